@@ -1,1 +1,1 @@
-""""""
+"""The command line. One module per area; each has ``register(app)`` and is listed in ``main.py``."""

@@ -1,0 +1,63 @@
+"""``icefloe``: puts the areas' commands together and turns errors into exit codes.
+
+Exit codes: 0 fine, 1 the run failed, 2 usage, 3 unreachable, 4 stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import icefloe
+from icefloe.cli import output
+from icefloe.errors import IcefloeError
+
+app = typer.Typer(
+    name="icefloe",
+    help="Incremental processing for Apache Iceberg tables on Spark.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"icefloe {icefloe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The project's icefloe.toml (default: searched upwards).")
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    if config is not None:
+        os.environ["ICEFLOE_CONFIG"] = str(config)
+
+
+def main() -> None:
+    """Entry point of the ``icefloe`` command."""
+    try:
+        app()
+    except IcefloeError as error:
+        wants_json = any(word in ("--output=json", "-ojson") for word in sys.argv) or any(
+            pair in (("--output", "json"), ("-o", "json")) for pair in zip(sys.argv, sys.argv[1:], strict=False)
+        )
+        output.print_error(error, output.Output.json if wants_json else output.Output.text)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our stdout (head, less) has gone: nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()
