@@ -1,1 +1,1 @@
-""""""
+"""Runs, steps and workers: durable execution."""

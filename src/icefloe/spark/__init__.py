@@ -1,1 +1,1 @@
-""""""
+"""Spark: Java, jars, the local Connect server, sessions."""

@@ -1,1 +1,1 @@
-""""""
+"""Step types, one file each."""

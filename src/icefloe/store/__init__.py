@@ -1,1 +1,1 @@
-""""""
+"""The state database: SQLite or PostgreSQL."""

@@ -1,1 +1,1 @@
-""""""
+"""Workflow definitions: text in, one typed model out. Pure."""

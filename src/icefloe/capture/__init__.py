@@ -1,0 +1,1 @@
+"""Consumers, captures and checkpoints: what a workflow has seen of its sources."""

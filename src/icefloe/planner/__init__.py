@@ -1,0 +1,1 @@
+"""The write planner: one SELECT in, a plan that keeps the target exact out."""

@@ -1,0 +1,1 @@
+"""Triggers and schedules: when a workflow starts."""
