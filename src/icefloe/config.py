@@ -82,6 +82,8 @@ class Catalog(_Section):
             out["warehouse"] = self.warehouse
         if self.type == "sql":
             out.setdefault("init_catalog_tables", "true")
+            # A connection that died with a restarted server is replaced, not reported.
+            out.setdefault("pool_pre_ping", "true")
         return _resolved({**out, **self.pyiceberg})
 
     def spark_properties(self) -> dict[str, str]:
@@ -267,7 +269,10 @@ def _sqlalchemy_url(uri: str) -> str:
     """PyIceberg's SQL catalog speaks SQLAlchemy; ``postgresql://`` gets its driver."""
     for scheme in ("postgresql://", "postgres://"):
         if uri.startswith(scheme):
-            return "postgresql+psycopg2://" + uri.removeprefix(scheme)
+            uri = "postgresql+psycopg2://" + uri.removeprefix(scheme)
+    if uri.startswith("postgresql") and "connect_timeout=" not in uri:
+        # libpq waits for ever for a host that takes the connection and says nothing.
+        uri += ("&" if "?" in uri else "?") + "connect_timeout=10"
     return uri
 
 

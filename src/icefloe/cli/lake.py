@@ -72,7 +72,7 @@ def changes(
     if output is Output.json:
         print_json(found.to_dict(change_table=made.name if made else None))
         return
-    _show(found)
+    _show(found, loaded.metadata)
     if made:
         full_name = f"{lake.tables.name}.{made.name}"
         console.print(Text(f"\nchange table {full_name}: {made.rows:,} rows in {made.files:,} files, no data copied"))
@@ -117,7 +117,7 @@ def clean_change_tables(
 # -- words and pictures --------------------------------------------------------------------------------------------------
 
 
-def _show(found: ChangeSet) -> None:
+def _show(found: ChangeSet, metadata: TableMetadata) -> None:
     span = f"{found.from_snapshot or 'the beginning'} → {found.to_snapshot or 'no snapshot yet'}"
     console.print(Text.assemble((found.table, "bold"), f"  {span}  on {found.ref}"))
     if found.kind == "full":
@@ -141,7 +141,7 @@ def _show(found: ChangeSet) -> None:
         facts.add_row(Text(name), Text(_range(one.min, one.max, one.known, one.empty)))
     console.print(facts)
     if found.partitions and any(change.values for change in found.partitions):
-        late = lateness_of(found.partitions)
+        late = lateness_of(found.partitions, metadata.specs)
         console.print()
         console.print(_bars(found.partitions, late))
         if late is not None:

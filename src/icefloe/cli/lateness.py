@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from icefloe.lake import PartitionChange
+from icefloe.lake.schema import PartitionSpec
 
 
 @dataclass(frozen=True)
@@ -14,13 +15,15 @@ class Lateness:
     """``field`` is the partition field that is a time; ``newest`` its largest value in the change set."""
 
     field: str
+    transforms: Mapping[int, str]
+    """By spec, what the field's values are counted in."""
     newest: datetime
     late_rows: int
     all_rows: int
     most: timedelta
 
     def of(self, change: PartitionChange) -> str:
-        moment = _moment(change.values.get(self.field))
+        moment = _moment(change.values.get(self.field), self.transforms.get(change.spec_id))
         return "" if moment is None or moment == self.newest else _span(self.newest - moment)
 
     def sentence(self) -> str:
@@ -30,25 +33,38 @@ class Lateness:
         return f"{self.late_rows:,} rows ({share:.1f} %) are late, by up to {_span(self.most)}"
 
 
-def lateness_of(partitions: Sequence[PartitionChange]) -> Lateness | None:
+def lateness_of(partitions: Sequence[PartitionChange], specs: Mapping[int, PartitionSpec]) -> Lateness | None:
     """``None`` where no partition field is a time, or all rows are in one partition."""
     added = [change for change in partitions if change.rows]
     for field in added[0].values if added else ():
-        moments = [_moment(change.values.get(field)) for change in added]
+        transforms = {spec.id: one.transform for spec in specs.values() for one in spec.fields if one.name == field}
+        moments = [_moment(change.values.get(field), transforms.get(change.spec_id)) for change in added]
         known = [moment for moment in moments if moment is not None]
         if len(known) < 2:
             continue
         newest = max(known)
         late = sum(change.rows for change, moment in zip(added, moments, strict=True) if moment and moment < newest)
-        return Lateness(field, newest, late, sum(change.rows for change in added), newest - min(known))
+        return Lateness(field, transforms, newest, late, sum(change.rows for change in added), newest - min(known))
     return None
 
 
-def _moment(value: object) -> datetime | None:
+def _moment(value: object, transform: str | None) -> datetime | None:
+    """When a partition begins. Hours, months and years are numbers counted from 1970."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    try:
+        if transform == "hour":
+            return datetime(1970, 1, 1) + timedelta(hours=value)
+        if transform == "month":
+            return datetime(1970 + value // 12, value % 12 + 1, 1)
+        if transform == "year":
+            return datetime(1970 + value, 1, 1)
+    except (OverflowError, ValueError):
+        return None
     return None
 
 

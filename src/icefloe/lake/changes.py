@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from icefloe.errors import UsageError
 from icefloe.lake import history, predicates, storage
 from icefloe.lake.catalog import LoadedTable
-from icefloe.lake.errors import DiffImpossibleError, HistoryLostError, UnsupportedTableError
+from icefloe.lake.errors import (
+    DiffImpossibleError,
+    HistoryLostError,
+    MetadataUnreadableError,
+    UnsupportedTableError,
+)
 from icefloe.lake.history import Checkpoint
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status, read_list
+from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import BoundLookup, Range, RangeBuilder
@@ -155,8 +160,8 @@ def find_changes(
     fields = [table.metadata.schema.find(name, table=table.name) for name in columns]
     refuse_unsupported(table)
     metadata = table.metadata
-    if since is not None and ref not in metadata.refs and ref != "main" and on_gap == "fail":
-        raise history.ref_gone(ref, table.name)
+    if since is not None and since.table_uuid == metadata.uuid and ref not in metadata.refs and ref != "main":
+        raise history.ref_gone(metadata, ref, table=table.name)
     to = history.resolve_until(metadata, ref, until, table=table.name)
     gap: HistoryLostError | None = None
     if since is None:
@@ -169,7 +174,11 @@ def find_changes(
             if on_gap == "fail":
                 raise
             gap = lost
-            content = _full(table, to) if on_gap == "full" else _diff(table, since, to, lost)
+            if on_gap == "full":
+                # The table as it is holds again what was captured before: nobody may append it.
+                content = replace(_full(table, to), append_only=False, exact=False)
+            else:
+                content = _diff(table, since, to, lost)
     survey = _Survey(table, fields)
     survey.look(content, details=details)
     return ChangeSet(
@@ -253,7 +262,7 @@ def _log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) 
     unheld = False  # files captured since the last hold, which the next removal may take away
     for snapshot in chain:
         operation = _operation(table, snapshot)
-        own = [m for m in manifests_of(table, snapshot) if m.added_snapshot_id == snapshot.id]
+        own = _own_manifests(table, snapshot)
         adds = [ManifestSlice(m, "added", snapshot_id=snapshot.id) for m in own if m.may_have_added]
         removes = [
             ManifestSlice(m, "deleted", snapshot_id=snapshot.id)
@@ -304,12 +313,17 @@ def _diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLo
     for manifest in new_only:
         paths = new_paths[manifest.path] - gone
         if paths:
-            slices["added" if manifest.content == DATA else "deletes"].append(ManifestSlice(manifest, "live", paths))
+            side: Side = "added" if manifest.content == DATA else "deletes"
+            slices[side].append(ManifestSlice(manifest, "live", paths, snapshot_id=to))
+    undeleted = False
     for manifest in old_only:
         paths = old_paths[manifest.path] - come
-        if paths and manifest.content == DATA:
-            slices["removed"].append(ManifestSlice(manifest, "live", paths))
-    intact = not slices["removed"]
+        if paths:
+            # A delete file that is gone touches rows as one that has come does: after a roll-back they are back.
+            undeleted = undeleted or manifest.content != DATA
+            side = "removed" if manifest.content == DATA else "deletes"
+            slices[side].append(ManifestSlice(manifest, "live", paths, snapshot_id=before.id))
+    intact = not slices["removed"] and not undeleted
     return _Content(
         "diff",
         {},
@@ -317,7 +331,7 @@ def _diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLo
         append_only=intact and not slices["deletes"],
         exact=intact,
         slices=_frozen(slices),
-        holds=(before.id,) if slices["removed"] else (),
+        holds=(before.id,) if slices["removed"] or undeleted else (),
     )
 
 
@@ -334,11 +348,24 @@ def manifests_of(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
     return found
 
 
+def _own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
+    """Those that the snapshot itself wrote: the others are its ancestors'."""
+    found = manifests_of(table, snapshot)
+    unknown = next((m.path for m in found if m.added_snapshot_id == UNKNOWN_SNAPSHOT), None)
+    if unknown is not None:
+        raise UnsupportedTableError(
+            f"the manifest list of snapshot {snapshot.id} does not tell which snapshot wrote {unknown}, as the first writers of v1 did",
+            where=table.name,
+            hint="run CALL system.rewrite_manifests on the table, and start from the snapshot after that",
+        )
+    return [m for m in found if m.added_snapshot_id == snapshot.id]
+
+
 def _operation(table: LoadedTable, snapshot: Snapshot) -> str:
     """The summary's word; a v1 writer may have left it out, and then the manifests tell."""
     if snapshot.operation:
         return snapshot.operation
-    own = [m for m in manifests_of(table, snapshot) if m.added_snapshot_id == snapshot.id]
+    own = _own_manifests(table, snapshot)
     return "overwrite" if any(m.may_have_deleted for m in own) else "append"
 
 
@@ -424,7 +451,7 @@ class _Survey:
             return FileCounts(*counted, bytes=None)
         manifest = Manifest.open(self._table.read, one.manifest)
         ranged = bool(self._builders) and side != "deletes"
-        spec = self._table.metadata.specs[one.manifest.spec_id]
+        spec = _spec_of(self._table, manifest)
         exists = self._columns_in(manifest) if ranged else ()
         files = rows = size = 0
         for entry in manifest.entries():
@@ -448,10 +475,10 @@ class _Survey:
     def _touch(self, deletes: Sequence[ManifestSlice]) -> None:
         """Rows taken away by new delete files: the ranges of the data files they point at, else unknown."""
         for one in deletes:
-            spec = self._table.metadata.specs[one.manifest.spec_id]
             pointed: set[str] = set()
             blind: list[RangeBuilder] = []
             manifest = Manifest.open(self._table.read, one.manifest)
+            spec = _spec_of(self._table, manifest)
             for entry in manifest.entries():
                 if not one.wants(entry):
                     continue
@@ -479,7 +506,7 @@ class _Survey:
                 continue
             manifest = Manifest.open(self._table.read, file)
             exists = self._columns_in(manifest)
-            spec: PartitionSpec = self._table.metadata.specs[file.spec_id]
+            spec = _spec_of(self._table, manifest)
             for entry in manifest.entries():
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
@@ -490,6 +517,17 @@ class _Survey:
                 for builder, column_exists in zip(self._builders, exists, strict=True):
                     builder.add_file(data_file, spec=spec, column_exists=column_exists, lookup=lookup)
         return not pointed
+
+
+def _spec_of(table: LoadedTable, manifest: Manifest) -> PartitionSpec:
+    """The spec that a manifest's partition tuples are of. One that does not fit must not be filed under wrong names."""
+    spec = table.metadata.specs.get(manifest.file.spec_id)
+    if spec is None or len(spec.fields) != manifest.partition_width:
+        problem = "which the table has not" if spec is None else "which has another number of fields"
+        raise MetadataUnreadableError(
+            f"is of partition spec {manifest.file.spec_id}, {problem}", where=manifest.file.path
+        )
+    return spec
 
 
 def _pointed_at(delete_file: Mapping[str, Any]) -> str | None:

@@ -87,6 +87,8 @@ def between(
             where=table,
         )
     if until is None:
+        if not since.table_uuid:
+            raise unknown_snapshot(since.snapshot_id, table)
         raise TableReplacedError(
             f"the table has no snapshot any more, the checkpoint is at {since.snapshot_id}", where=table
         )
@@ -98,8 +100,13 @@ def between(
     raise _explain(metadata, since, chain, ref=ref, table=table, until_given=until_given)
 
 
-def ref_gone(ref: str, table: str) -> RefGoneError:
-    return RefGoneError(f"the branch or tag {ref!r} that the checkpoint was taken on is gone", where=table)
+def ref_gone(metadata: TableMetadata, ref: str, *, table: str) -> RefGoneError:
+    known = ", ".join(sorted(metadata.refs)) or "none"
+    return RefGoneError(
+        f"the branch or tag {ref!r} that the checkpoint was taken on is gone",
+        where=table,
+        hint=f"name another ref: the refs are: {known}",
+    )
 
 
 def unknown_snapshot(snapshot_id: int, table: str) -> SnapshotNotFoundError:
@@ -146,6 +153,12 @@ def _explain(
             f"the table was replaced (CREATE OR REPLACE): {ref!r} starts anew at {oldest.id}, after {name}",
             where=table,
             diff_possible=held is not None,
+        )
+    if complete and since.table_uuid:
+        return HistoryLostError(
+            f"{name} is not in the history of {ref!r} any more, which starts at {oldest.id}: the branch was rolled back, or "
+            "the table replaced; snapshots of format v1 have no numbers to tell which",
+            where=table,
         )
     if complete:
         return unknown_snapshot(since.snapshot_id, table)

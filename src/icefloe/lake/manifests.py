@@ -17,9 +17,11 @@ from typing import Any, cast
 
 import fastavro
 
+from icefloe.errors import IcefloeError
 from icefloe.lake.errors import MetadataUnreadableError
 
 DATA, DELETES = 0, 1
+UNKNOWN_SNAPSHOT = -1
 
 
 class Status(IntEnum):
@@ -90,7 +92,7 @@ _LIST_DEFAULTS: dict[str, Any] = {
     "content": DATA,
     "sequence_number": 0,
     "min_sequence_number": 0,
-    "added_snapshot_id": -1,
+    "added_snapshot_id": UNKNOWN_SNAPSHOT,
 }
 
 Read = Callable[[str], bytes]
@@ -126,7 +128,9 @@ class Manifest:
         data = read(file.path)
         with _avro(file.path):
             metadata = dict(fastavro.reader(io.BytesIO(data)).metadata)
-            return cls(file, data, json.loads(metadata["avro.schema"]), metadata)
+            schema = json.loads(metadata["avro.schema"])
+            _check_entry_schema(schema)
+            return cls(file, data, schema, metadata)
 
     @property
     def field_ids(self) -> set[int] | None:
@@ -139,9 +143,17 @@ class Manifest:
         except (ValueError, KeyError, TypeError):
             return None
 
+    @property
+    def partition_width(self) -> int:
+        """How many members the partition tuples of this manifest have."""
+        data_file = next(field["type"] for field in self.schema["fields"] if field["name"] == "data_file")
+        partition = next(field["type"] for field in data_file["fields"] if field["name"] == "partition")
+        return len(partition["fields"])
+
     def entries(self) -> Iterator[dict[str, Any]]:
+        """The entries as stored: dates, times and decimals of partition tuples are numbers and bytes (see ``values``)."""
         with _avro(self.file.path), _no_garbage_collection():
-            yield from cast(Iterator[dict[str, Any]], fastavro.reader(io.BytesIO(self.data)))
+            yield from cast(Iterator[dict[str, Any]], fastavro.reader(_without_logical_types(self.data)))
 
 
 def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tuple[bytes, ManifestFile] | None:
@@ -158,6 +170,7 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     kept: list[dict[str, Any]] = []
     rows = 0
     sequence_numbers: list[int] = []
+    row_ids_known = True
     for entry in manifest.entries():
         data_file = entry["data_file"]
         if next_row_id is not None and entry["status"] != Status.DELETED and data_file.get("first_row_id") is None:
@@ -175,6 +188,7 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
         sequence_numbers.append(entry.get("sequence_number") or 0)
         entry["status"] = int(Status.EXISTING)
         rows += data_file["record_count"]
+        row_ids_known = row_ids_known and data_file.get("first_row_id") is not None
         kept.append(entry)
     if not kept:
         return None
@@ -183,6 +197,8 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     return data, replace(
         file,
         length=len(data),
+        # Readers hand out ids from here to files that have none; a removed file from before v3 must not get another's.
+        first_row_id=file.first_row_id if row_ids_known else None,
         min_sequence_number=min(sequence_numbers),
         added_files=0,
         existing_files=len(kept),
@@ -209,11 +225,37 @@ def write_list(files: list[ManifestFile], *, format_version: int, snapshot_id: i
 
 @contextmanager
 def _avro(location: str) -> Iterator[None]:
-    """Whatever a decoder throws at broken bytes becomes one error with the file's name."""
+    """Whatever a decoder throws at broken bytes (zlib, struct, schema errors, too) becomes one error with the file's name."""
     try:
         yield
-    except (ValueError, KeyError, IndexError, TypeError, EOFError, StopIteration, OverflowError, MemoryError) as error:
+    except IcefloeError:
+        raise
+    except Exception as error:
         raise MetadataUnreadableError(f"is not a readable Avro file: {error!r}", where=location) from error
+
+
+def _check_entry_schema(schema: dict[str, Any]) -> None:
+    """Everything that is looked up in an entry later is there."""
+    members = {field["name"]: field["type"] for field in schema["fields"]}
+    data_file = {field["name"] for field in members["data_file"]["fields"]}
+    missing = ({"status"} - set(members)) | (_DATA_FILE_FIELDS - data_file)
+    if missing:
+        raise ValueError(f"entries have no {', '.join(sorted(missing))}")
+
+
+_DATA_FILE_FIELDS = {"file_path", "partition", "record_count", "file_size_in_bytes"}
+
+
+def _without_logical_types(data: bytes) -> io.BytesIO:
+    """The same file with its schema's logical types unknown to the decoder.
+
+    A logical value may be one that Python has not (a date in year 10000), and then the whole file would be unreadable; and
+    what is not converted is written back as it was. The word is replaced by one of the same length, in the header only.
+    """
+    stream = io.BytesIO(data)
+    header = fastavro.reader(stream)._header
+    end = data.index(header["sync"]) + len(header["sync"])
+    return io.BytesIO(data[:end].replace(b'"logicalType"', b'"ignoredType"') + data[end:])
 
 
 @contextmanager
