@@ -26,7 +26,7 @@ from icefloe.lake.errors import (
     UnsupportedTableError,
 )
 from icefloe.lake.history import Checkpoint
-from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list
+from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list, readable
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import BoundLookup, Range, RangeBuilder
@@ -270,7 +270,7 @@ def _log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) 
             if m.content == DATA and m.may_have_deleted
         ]
         is_included = operation in wanted
-        if removes and snapshot.parent_id is not None and (unheld or is_included):
+        if removes and snapshot.parent_id in table.metadata.snapshots and (unheld or is_included):
             holds.append(snapshot.parent_id)
             unheld = False
         if not is_included:
@@ -454,18 +454,19 @@ class _Survey:
         spec = _spec_of(self._table, manifest)
         exists = self._columns_in(manifest) if ranged else ()
         files = rows = size = 0
-        for entry in manifest.entries():
-            if not one.wants(entry):
-                continue
-            data_file = entry["data_file"]
-            files += 1
-            rows += data_file["record_count"]
-            size += data_file["file_size_in_bytes"]
-            self._partitions.add(spec.id, data_file, side=side)
-            if ranged:
-                lookup = BoundLookup.of(data_file, self._wanted)
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists, lookup=lookup)
+        with readable(one.manifest.path):
+            for entry in manifest.entries():
+                if not one.wants(entry):
+                    continue
+                data_file = entry["data_file"]
+                files += 1
+                rows += data_file["record_count"]
+                size += data_file["file_size_in_bytes"]
+                self._partitions.add(spec.id, data_file, side=side)
+                if ranged:
+                    lookup = BoundLookup.of(data_file, self._wanted)
+                    for builder, column_exists in zip(self._builders, exists, strict=True):
+                        builder.add_file(data_file, spec=spec, column_exists=column_exists, lookup=lookup)
         return FileCounts(files, rows, size)
 
     def _columns_in(self, manifest: Manifest) -> tuple[bool, ...]:

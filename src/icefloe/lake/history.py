@@ -97,6 +97,9 @@ def between(
         if snapshot.id == since.snapshot_id:
             return chain[::-1]
         chain.append(snapshot)
+    if chain[-1].parent_id == since.snapshot_id:
+        # The checkpoint itself is expired, but nothing after it is: its child names it.
+        return chain[::-1]
     raise _explain(metadata, since, chain, ref=ref, table=table, until_given=until_given)
 
 

@@ -100,13 +100,15 @@ Read = Callable[[str], bytes]
 
 def read_list(read: Read, location: str) -> list[ManifestFile]:
     """The manifests of one snapshot."""
-    with _avro(location):
+    with readable(location):
         reader = fastavro.reader(io.BytesIO(read(location)))
         schema = json.loads(reader.metadata["avro.schema"])
         names = {_LIST_FIELDS[f["field-id"]]: f["name"] for f in schema["fields"] if f.get("field-id") in _LIST_FIELDS}
         found = []
         for record in cast(Iterator[dict[str, Any]], reader):
             values = {ours: record[theirs] for ours, theirs in names.items()}
+            if any(values.get(name) is None for name in ("path", "length", "spec_id")):
+                raise ValueError("a line without a manifest in it")
             for name in _LIST_FIELDS.values():
                 if values.get(name) is None:
                     values[name] = _LIST_DEFAULTS.get(name)
@@ -126,7 +128,7 @@ class Manifest:
     @classmethod
     def open(cls, read: Read, file: ManifestFile) -> Manifest:
         data = read(file.path)
-        with _avro(file.path):
+        with readable(file.path):
             metadata = dict(fastavro.reader(io.BytesIO(data)).metadata)
             schema = json.loads(metadata["avro.schema"])
             _check_entry_schema(schema)
@@ -146,13 +148,11 @@ class Manifest:
     @property
     def partition_width(self) -> int:
         """How many members the partition tuples of this manifest have."""
-        data_file = next(field["type"] for field in self.schema["fields"] if field["name"] == "data_file")
-        partition = next(field["type"] for field in data_file["fields"] if field["name"] == "partition")
-        return len(partition["fields"])
+        return len(_members(_members(self.schema)["data_file"])["partition"]["fields"])
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """The entries as stored: dates, times and decimals of partition tuples are numbers and bytes (see ``values``)."""
-        with _avro(self.file.path), _no_garbage_collection():
+        with readable(self.file.path), _no_garbage_collection():
             yield from cast(Iterator[dict[str, Any]], fastavro.reader(_without_logical_types(self.data)))
 
 
@@ -162,6 +162,11 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     What an entry would inherit (snapshot id, sequence numbers, v3 row ids) depends on its manifest and its place in it, so
     it is written out before anything is left out. All entries become EXISTING: they were added by another table's snapshot.
     """
+    with readable(manifest.file.path):
+        return _filtered(manifest, keep)
+
+
+def _filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tuple[bytes, ManifestFile] | None:
     schema = manifest.schema
     file = manifest.file
     next_row_id = file.first_row_id
@@ -224,7 +229,7 @@ def write_list(files: list[ManifestFile], *, format_version: int, snapshot_id: i
 
 
 @contextmanager
-def _avro(location: str) -> Iterator[None]:
+def readable(location: str) -> Iterator[None]:
     """Whatever a decoder throws at broken bytes (zlib, struct, schema errors, too) becomes one error with the file's name."""
     try:
         yield
@@ -236,14 +241,19 @@ def _avro(location: str) -> Iterator[None]:
 
 def _check_entry_schema(schema: dict[str, Any]) -> None:
     """Everything that is looked up in an entry later is there."""
-    members = {field["name"]: field["type"] for field in schema["fields"]}
-    data_file = {field["name"] for field in members["data_file"]["fields"]}
-    missing = ({"status"} - set(members)) | (_DATA_FILE_FIELDS - data_file)
+    entry = _members(schema)
+    data_file = _members(entry["data_file"])
+    missing = ({"status"} - set(entry)) | (_DATA_FILE_FIELDS - set(data_file))
     if missing:
         raise ValueError(f"entries have no {', '.join(sorted(missing))}")
+    len(data_file["partition"]["fields"])
 
 
 _DATA_FILE_FIELDS = {"file_path", "partition", "record_count", "file_size_in_bytes"}
+
+
+def _members(record: dict[str, Any]) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in record["fields"]}
 
 
 def _without_logical_types(data: bytes) -> io.BytesIO:
