@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from icefloe import config
-from icefloe.cli.lateness import Lateness, lateness_of
-from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.cli.lateness import Lateness, lateness_of, moment_of
+from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
 from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
 from icefloe.lake.metadata import TableMetadata
@@ -72,7 +72,7 @@ def changes(
     if output is Output.json:
         print_json(found.to_dict(change_table=made.name if made else None))
         return
-    _show(found, loaded.metadata)
+    show_changes(found)
     if made:
         full_name = f"{lake.tables.name}.{made.name}"
         console.print(Text(f"\nchange table {full_name}: {made.rows:,} rows in {made.files:,} files, no data copied"))
@@ -117,7 +117,8 @@ def clean_change_tables(
 # -- words and pictures --------------------------------------------------------------------------------------------------
 
 
-def _show(found: ChangeSet, metadata: TableMetadata) -> None:
+def show_changes(found: ChangeSet) -> None:
+    """A change set for people: what, how much, where, and how late."""
     span = f"{found.from_snapshot or 'the beginning'} → {found.to_snapshot or 'no snapshot yet'}"
     console.print(Text.assemble((found.table, "bold"), f"  {span}  on {found.ref}"))
     if found.kind == "full":
@@ -141,7 +142,7 @@ def _show(found: ChangeSet, metadata: TableMetadata) -> None:
         facts.add_row(Text(name), Text(_range(one.min, one.max, one.known, one.empty)))
     console.print(facts)
     if found.partitions and any(change.values for change in found.partitions):
-        late = lateness_of(found.partitions, metadata.specs)
+        late = lateness_of(found.partitions)
         console.print()
         console.print(_bars(found.partitions, late))
         if late is not None:
@@ -164,7 +165,7 @@ def _bars(partitions: Sequence[PartitionChange], late: Lateness | None) -> Table
         table.add_column("late by", justify="right")
     for one in shown:
         cells: list[Text | str] = [
-            Text(" ".join(f"{name}={to_json(value)}" for name, value in one.values.items())),
+            Text(" ".join(f"{name}={_partition_value(one, name)}" for name in one.values)),
             f"{one.rows:,}",
             Text("█" * max(round(one.rows / most * BAR_WIDTH), 1 if one.rows else 0), style="cyan"),
             f"{one.files:,}",
@@ -175,6 +176,13 @@ def _bars(partitions: Sequence[PartitionChange], late: Lateness | None) -> Table
     if len(shown) < len(partitions):
         table.add_row(Text(f"… and {len(partitions) - len(shown):,} smaller ones", style="dim"))
     return table
+
+
+def _partition_value(change: PartitionChange, name: str) -> object:
+    """Hours, months and years as people write them, not as Iceberg counts them."""
+    shape = {"hour": "%Y-%m-%dT%H", "month": "%Y-%m", "year": "%Y"}.get(change.transforms.get(name, ""))
+    moment = moment_of(change, name) if shape else None
+    return f"{moment:{shape}}" if moment else to_json(change.values[name])
 
 
 def _change_tables(found: Sequence[ChangeTable]) -> Table:
@@ -198,15 +206,7 @@ def _change_tables(found: Sequence[ChangeTable]) -> Table:
 
 
 def _amount(files: int, rows: int, size: int | None) -> str:
-    return f"{rows:,} rows in {files:,} files" + (f", {_bytes(size)}" if size is not None else "")
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("unreachable")
+    return f"{rows:,} rows in {files:,} files" + (f", {byte_text(size)}" if size is not None else "")
 
 
 def _counts(operations: Mapping[str, int]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from icefloe.lake import PartitionChange
-from icefloe.lake.schema import PartitionSpec
 
 
 @dataclass(frozen=True)
@@ -15,15 +14,13 @@ class Lateness:
     """``field`` is the partition field that is a time; ``newest`` its largest value in the change set."""
 
     field: str
-    transforms: Mapping[int, str]
-    """By spec, what the field's values are counted in."""
     newest: datetime
     late_rows: int
     all_rows: int
     most: timedelta
 
     def of(self, change: PartitionChange) -> str:
-        moment = _moment(change.values.get(self.field), self.transforms.get(change.spec_id))
+        moment = moment_of(change, self.field)
         return "" if moment is None or moment == self.newest else _span(self.newest - moment)
 
     def sentence(self) -> str:
@@ -33,23 +30,23 @@ class Lateness:
         return f"{self.late_rows:,} rows ({share:.1f} %) are late, by up to {_span(self.most)}"
 
 
-def lateness_of(partitions: Sequence[PartitionChange], specs: Mapping[int, PartitionSpec]) -> Lateness | None:
+def lateness_of(partitions: Sequence[PartitionChange]) -> Lateness | None:
     """``None`` where no partition field is a time, or all rows are in one partition."""
     added = [change for change in partitions if change.rows]
     for field in added[0].values if added else ():
-        transforms = {spec.id: one.transform for spec in specs.values() for one in spec.fields if one.name == field}
-        moments = [_moment(change.values.get(field), transforms.get(change.spec_id)) for change in added]
+        moments = [moment_of(change, field) for change in added]
         known = [moment for moment in moments if moment is not None]
         if len(known) < 2:
             continue
         newest = max(known)
         late = sum(change.rows for change, moment in zip(added, moments, strict=True) if moment and moment < newest)
-        return Lateness(field, transforms, newest, late, sum(change.rows for change in added), newest - min(known))
+        return Lateness(field, newest, late, sum(change.rows for change in added), newest - min(known))
     return None
 
 
-def _moment(value: object, transform: str | None) -> datetime | None:
+def moment_of(change: PartitionChange, field: str) -> datetime | None:
     """When a partition begins. Hours, months and years are numbers counted from 1970."""
+    value, transform = change.values.get(field), change.transforms.get(field)
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, date):

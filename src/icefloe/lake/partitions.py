@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from icefloe.lake.schema import PartitionField, PartitionSpec, Schema
@@ -27,6 +27,8 @@ class PartitionChange:
     removed_files: int = 0
     removed_rows: int = 0
     delete_files: int = 0
+    transforms: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Partition field name to what its values are: ``identity``, ``day``, ``hour``…"""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -74,7 +76,8 @@ class PartitionsBuilder:
             spec = self._specs[spec_id]
             # strict: a tuple that does not fit its spec must not be filed under wrong names.
             values = {f.name: self._value(f, _plain(value)) for f, value in zip(spec.fields, raw, strict=True)}
-            changes.append(PartitionChange(spec_id, values, **counts))
+            transforms = {f.name: f.transform for f in spec.fields}
+            changes.append(PartitionChange(spec_id, values, **counts, transforms=transforms))
         return tuple(sorted(changes, key=_order))
 
     def _value(self, field: PartitionField, value: Any) -> Value:
