@@ -67,15 +67,12 @@ def _names(schema: type[BaseModel] | None, path: tuple[str, ...]) -> list[str]:
 def _written_path(location: tuple[int | str, ...], settings: Any) -> tuple[str, ...]:
     """The part of a schema's location that exists in what the user wrote (the rest names arms of unions)."""
     path: list[str] = []
-    at = settings
+    at: Any = settings
     for part in location:
-        if (isinstance(at, Mapping) and part in at) or (
-            isinstance(at, list) and isinstance(part, int) and part < len(at)
-        ):
+        in_list = isinstance(at, list) and isinstance(part, int) and part < len(at)
+        if in_list or (isinstance(at, Mapping) and part in at):
             at = at[part]
-        else:
-            continue
-        path.append(str(part))
+            path.append(str(part))
     return tuple(path)
 
 
