@@ -456,6 +456,11 @@ class Pipeline(_Body):
         assert model.Workflow.from_dict(workflow.to_dict()) == workflow
         return Loaded(workflow, findings.ordered(), self._places)
 
+    @property
+    def places(self) -> Places:
+        """Where in the Python file each step was made."""
+        return self._places
+
     def workflow(self) -> model.Workflow:
         """The workflow alone."""
         return self.build().workflow

@@ -81,12 +81,9 @@ def _ignored(step: Step) -> str:
 def _detail(step: TypedStep) -> str:
     """The one thing about a job that says most."""
     settings: Mapping[str, Any] = step.settings
-    if step.type == "IpCapture":
-        tables = settings.get("source_tables", ())
-        return " " + ", ".join([tables] if isinstance(tables, str) else [str(table) for table in tables])
-    if step.type == "IpCommit":
-        named = settings.get("capture_step", ())
-        return " " + ", ".join([named] if isinstance(named, str) else [str(name) for name in named])
+    if step.type in ("IpCapture", "IpCommit"):
+        named = settings.get("source_tables" if step.type == "IpCapture" else "capture_step", ())
+        return " " + ", ".join(map(str, named if isinstance(named, list | tuple) else (named,)))
     write = settings.get("write")
     if isinstance(write, Mapping) and write.get("table"):
         return f" → {write['table']}"
