@@ -84,6 +84,7 @@ steps = _table(
     Column("outputs", Text),
     Column("handle", Text),
     Column("loop", Text),
+    Column("resumes", Integer),
     Column("cause", Text),
     Column("started_at", Double),
     Column("ended_at", Double),

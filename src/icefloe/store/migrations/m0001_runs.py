@@ -27,7 +27,7 @@ UPGRADE = (
         run_id TEXT NOT NULL, step_id TEXT NOT NULL, root_id TEXT NOT NULL, position INTEGER NOT NULL, type TEXT NOT NULL,
         status TEXT NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL, owner TEXT, request TEXT,
         delay DOUBLE PRECISION NOT NULL, available_at DOUBLE PRECISION, tries TEXT NOT NULL, params TEXT, outputs TEXT,
-        handle TEXT, loop TEXT, cause TEXT, started_at DOUBLE PRECISION, ended_at DOUBLE PRECISION,
+        handle TEXT, loop TEXT, resumes INTEGER NOT NULL, cause TEXT, started_at DOUBLE PRECISION, ended_at DOUBLE PRECISION,
         revision BIGINT NOT NULL, PRIMARY KEY (run_id, step_id))""",
     "CREATE INDEX steps_by_revision ON steps (run_id, revision)",
     f"CREATE INDEX steps_ready ON steps (available_at) WHERE {READY_STEP}",
