@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from icefloe.engine.events import (
     Begin,
     Cancel,
-    Cause,
     ChildEnded,
     Claim,
     Ended,
@@ -21,10 +20,8 @@ from icefloe.engine.events import (
     HandedOver,
     IterationsStarted,
     Kill,
-    Kind,
     Loop,
     Lost,
-    Outcome,
     Pause,
     Ready,
     Refused,
@@ -44,6 +41,7 @@ from icefloe.engine.events import (
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW, Edge, Graph, Node
 from icefloe.engine.machine import Decision, Rules, decide
 from icefloe.engine.states import STEP_MOVES, RunStatus, StepStatus
+from icefloe.steps.contract import Cause, Kind, Outcome
 from icefloe.workflow.model import Backoff, FailureMode, RetryPolicy
 
 NO_RETRY = RetryPolicy(error=0, platform=10, timeout=0)
@@ -329,7 +327,8 @@ class AnyHistory(RuleBasedStateMachine):
             return
         if loop.redo_after is not None:
             failed = loop.next - loop.succeeded
-            self.send(IterationsStarted(step, replace(loop, redo_after=None, running=loop.running + failed)))
+            if self.send(IterationsStarted(step, replace(loop, redo_after=None, running=failed))) and not failed:
+                self.more_iterations(step)
         elif loop.next < loop.total:
             self.send(IterationsStarted(step, replace(loop, next=loop.next + 1, running=loop.running + 1)))
 

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 from icefloe.engine.states import RunStatus, StepStatus
 from icefloe.errors import ConflictError
+from icefloe.steps.contract import Cause, Outcome
+from icefloe.workflow.values import TypedValue
 
 Json: TypeAlias = Any
 
@@ -18,17 +20,6 @@ class Refused(ConflictError):  # noqa: N818 - an answer, not an accident
 
     code = "refused"
     retryable = False
-
-
-class Kind(StrEnum):
-    """How an attempt ended."""
-
-    SUCCEEDED = "SUCCEEDED"
-    ERROR = "ERROR"  # the user's code failed
-    PLATFORM = "PLATFORM"  # the worker, the machine, a service that should be there
-    TIMEOUT = "TIMEOUT"
-    FATAL = "FATAL"  # trying again cannot help
-    STOPPED = "STOPPED"  # ended because it was told to
 
 
 class Request(StrEnum):
@@ -44,26 +35,6 @@ class RestartFrom(StrEnum):
     INCOMPLETE = "INCOMPLETE"
     BEGINNING = "BEGINNING"
     STEP = "STEP"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why: for people, with the code of the error when there was one."""
-
-    message: str
-    code: str | None = None
-    hint: str | None = None
-
-    def to_json(self) -> dict[str, str]:
-        return {key: value for key in ("message", "code", "hint") if (value := getattr(self, key)) is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    kind: Kind
-    outputs: Mapping[str, Json] = field(default_factory=dict)
-    cause: Cause | None = None
-    retry_at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +76,16 @@ class StepState:
     request: Request | None = None
     delay: float = 0.0
     tries: Tries = Tries()
-    params: Mapping[str, Json] | None = None
-    outputs: Mapping[str, Json] | None = None
+    params: Mapping[str, TypedValue] | None = None
+    outputs: Mapping[str, TypedValue] | None = None
     handle: Json = None
     loop: Loop | None = None
     resumes: bool = False
     """The runs it started before are taken up where they failed, not begun again."""
     cause: Cause | None = None
+    available_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +96,8 @@ class RunState:
     request: Request | None = None
     cause: Cause | None = None
     restarts: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
 
 
 # -- events ----------------------------------------------------------------------------------------------------------------
@@ -144,7 +120,7 @@ class Started:
 
     step: str
     generation: int
-    params: Mapping[str, Json] | None = None
+    params: Mapping[str, TypedValue] | None = None
     handle: Json = None
     loop: Loop | None = None
 
@@ -154,7 +130,7 @@ class Ended:
     step: str
     generation: int
     outcome: Outcome
-    params: Mapping[str, Json] | None = None
+    params: Mapping[str, TypedValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +139,7 @@ class ChildEnded:
 
     step: str
     status: RunStatus
-    outputs: Mapping[str, Json] = field(default_factory=dict)
+    outputs: Mapping[str, TypedValue] = field(default_factory=dict)
     cause: Cause | None = None
     iteration: int | None = None
 
@@ -316,6 +292,7 @@ class AttemptEnded:
     status: StepStatus
     cause: Cause | None
     owner: str | None
+    started_at: float | None
 
 
 @dataclass(frozen=True, slots=True)

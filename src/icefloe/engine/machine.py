@@ -13,7 +13,6 @@ from icefloe.engine.events import (
     AttemptEnded,
     Begin,
     Cancel,
-    Cause,
     ChildEnded,
     Claim,
     Decision,
@@ -22,13 +21,10 @@ from icefloe.engine.events import (
     Event,
     HandedOver,
     IterationsStarted,
-    Json,
     Kill,
-    Kind,
     Loop,
     Lost,
     Move,
-    Outcome,
     Pause,
     Ready,
     Refused,
@@ -49,15 +45,18 @@ from icefloe.engine.events import (
 )
 from icefloe.engine.graph import Graph
 from icefloe.engine.states import READY, RUN_MOVES, STEP_MOVES, WAITING, RunStatus, StepStatus
+from icefloe.steps.contract import Cause, Kind, Outcome
 from icefloe.workflow.model import FailureMode
+from icefloe.workflow.values import TypedValue
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a decision may ask of the world: whether a condition holds, and a number in [0, 1) for jitter."""
+    """What a decision may ask of the world: the time to write down, whether a condition holds, a number in [0, 1)."""
 
     holds: Callable[[str, RunState], bool] = lambda condition, run: True
     jitter: Callable[[], float] = lambda: 0.0
+    now: float = 0.0
 
 
 def decide(graph: Graph, run: RunState, event: Event, rules: Rules | None = None) -> Decision:
@@ -287,7 +286,11 @@ class _Turn:
     def _run_moves(self, status: RunStatus, cause: Cause | None = None) -> None:
         previous = self.run.status
         assert status in RUN_MOVES[previous], f"run {previous} -> {status}"
-        self.run = replace(self.run, status=status, cause=cause if status.ended else self.run.cause)
+        if status.ended:
+            self.run = replace(self.run, cause=cause, ended_at=self.rules.now)
+        elif previous is RunStatus.CREATED:
+            self.run = replace(self.run, started_at=self.rules.now, ended_at=None)
+        self.run = replace(self.run, status=status)
         self.moves.append(Move(None, None, previous, status, cause.message if cause else None))
 
     # -- a step's life -----------------------------------------------------------------------------------------------------
@@ -329,7 +332,7 @@ class _Turn:
         return condition is None or self.rules.holds(condition, replace(self.run, steps=self.steps))
 
     def _ready(self, step_id: str, reason: str | None, delay: float = 0.0) -> None:
-        step = replace(self.steps[step_id], owner=None, request=None, delay=delay)
+        step = replace(self.steps[step_id], owner=None, request=None, delay=delay, available_at=self.rules.now + delay)
         if self.run.status is RunStatus.PAUSED:
             if step.status is not StepStatus.PAUSED:
                 self._move(step, StepStatus.PAUSED, reason)
@@ -364,7 +367,7 @@ class _Turn:
             self._move(step, StepStatus.RUNNING, None)
         self._loop_end(step.id)
 
-    def _ended(self, step: StepState, outcome: Outcome, params: Mapping[str, Json] | None = None) -> None:
+    def _ended(self, step: StepState, outcome: Outcome, params: Mapping[str, TypedValue] | None = None) -> None:
         if params is not None:
             step = replace(step, params=params)
         if step.request is Request.SKIP and outcome.kind is not Kind.SUCCEEDED:
@@ -528,12 +531,16 @@ class _Turn:
 
     def _move(self, step: StepState, status: StepStatus, reason: str | None) -> None:
         previous = step.status
+        if status is StepStatus.STARTING:
+            step = replace(step, started_at=self.rules.now, ended_at=None)
+        elif status.ended:
+            step = replace(step, ended_at=self.rules.now)
         assert status in STEP_MOVES[previous], f"step {step.id}: {previous} -> {status}"
         self._put(replace(step, status=status))
         self.moves.append(Move(step.id, step.attempt or None, previous, status, reason))
 
     def _attempt_over(self, step: StepState, status: StepStatus, cause: Cause | None) -> None:
-        self.attempts.append(AttemptEnded(step.id, step.attempt, status, cause, step.owner))
+        self.attempts.append(AttemptEnded(step.id, step.attempt, status, cause, step.owner, step.started_at))
 
 
 def _to_redo(loop: Loop | None) -> Loop | None:
