@@ -13,7 +13,9 @@ from icefloe.service.views import RunView
 class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._live = Live(console=notes, refresh_per_second=8, transient=True) if notes.is_terminal and not quiet else None
+        self._live = (
+            Live(console=notes, refresh_per_second=8, transient=True) if notes.is_terminal and not quiet else None
+        )
         self._seen: dict[str, tuple[str, int]] = {}
 
     def __enter__(self) -> Progress:

@@ -47,7 +47,9 @@ def run(
             if output is Output.json:
                 print_json(started.to_dict())
             elif not started.worker_alive:
-                note("no worker is alive: the run waits. Start one with: icefloe worker, or execute it here: icefloe run … --wait")
+                note(
+                    "no worker is alive: the run waits. Start one with: icefloe worker, or execute it here: icefloe run … --wait"
+                )
             return
         view = _wait(client, started.run_id, output)
         if output is Output.json:
@@ -98,7 +100,11 @@ def runs(
         note(f"older ones: icefloe runs --before {found[-1].run_id}")
 
 
-def show(run: RunArgument, output: OutputOption = Output.text, events: Annotated[bool, typer.Option("--events", help="Every transition, with time and cause.")] = False) -> None:
+def show(
+    run: RunArgument,
+    output: OutputOption = Output.text,
+    events: Annotated[bool, typer.Option("--events", help="Every transition, with time and cause.")] = False,
+) -> None:
     """Show a run: its steps, why it failed, and what to type next."""
     with Client() as client:
         view = client.runs.show(run)
@@ -115,14 +121,20 @@ def show(run: RunArgument, output: OutputOption = Output.text, events: Annotated
         if events:
             for event in view.events:
                 place = f"{event.step or 'run'}" + (f" #{event.attempt}" if event.attempt else "")
-                console.print(Text(f"{clock(event.at)}  {place:24} {event.previous or '':14} -> {event.status:14} {event.cause or ''}"))
+                console.print(
+                    Text(
+                        f"{clock(event.at)}  {place:24} {event.previous or '':14} -> {event.status:14} {event.cause or ''}"
+                    )
+                )
         _tell_end(client, view)
 
 
 def steps_table(steps: Iterable[StepView]) -> Table:
     table = Table("step", "type", "status", "attempts", "took", "", box=None, pad_edge=False)
     for step in steps:
-        table.add_row(step.id, step.type, _coloured(step.status), str(step.attempts or ""), _step_took(step), Text(remark(step)))
+        table.add_row(
+            step.id, step.type, _coloured(step.status), str(step.attempts or ""), _step_took(step), Text(remark(step))
+        )
     return table
 
 

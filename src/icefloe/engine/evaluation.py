@@ -14,6 +14,7 @@ from typing import Any
 from icefloe.engine.events import RunState, StepState
 from icefloe.engine.images import Image
 from icefloe.errors import NotFoundError
+from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS
 from icefloe.workflow.expressions import evaluate_condition
 from icefloe.workflow.model import DEFAULT_TIMEOUT_SECONDS, ForeachStep, Step, SubworkflowStep, TypedStep, Workflow
 from icefloe.workflow.resolution import (
@@ -30,7 +31,6 @@ from icefloe.workflow.resolution import (
 from icefloe.workflow.scope import Scope
 from icefloe.workflow.values import TypedValue, Value, plain
 
-STATUS_PARAM = "MAESTRO_STEP_STATUS"
 Values = Mapping[str, Value]
 
 
@@ -49,8 +49,8 @@ def run_params(
 ) -> dict[str, TypedValue]:
     """The values of a run's parameters: the definition's, overridden layer by layer. Computed once, when a run is made."""
     given = [(layer, [literal(name, value) for name, value in values.items()]) for layer, values in layers.items()]
-    merged = merge([(Layer.DEFINITION, workflow.params), *given])
-    return resolve_params(merged, Scope(run=run, files=files))
+    merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *given])
+    return resolve_params(merged, Scope(params=run, run=run, files=files))
 
 
 def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:
@@ -82,6 +82,8 @@ class Evaluation:
 
     def step(self, step: Step) -> Evaluated:
         scope = self.scope(self._image.state)
+        own: dict[str, Value] = {"step_id": step.id, "step_attempt_id": self._image.state.steps[step.id].attempt}
+        scope = replace(scope, params={**scope.params, **own})
         params = resolve_params(step.params, scope)
         inner = replace(scope, params={**scope.params, **{name: item.value for name, item in params.items()}})
         inner = replace(inner, this_step={name: item.value for name, item in params.items()})
@@ -98,18 +100,19 @@ class Evaluation:
     def scope(self, run: RunState) -> Scope:
         image = self._image
         levels = list(self._levels(replace(image, state=run)))
-        params: dict[str, Value] = {}
+        record = levels[-1].record
+        run_level = run_values(record.id, record.workflow_id, record.number, image.definition.workflow.owner)
+        params: dict[str, Value] = {**run_level, "workflow_version": record.version}
         for level in reversed(levels):
             if level.record.iteration is not None and level.record.parent_id is not None:
                 around = self._around(level).steps[level.record.path]
                 params |= _plain(around.params or {})
             params |= {name: TypedValue.from_dict(item).value for name, item in level.record.params.items()}
-        record = levels[-1].record
         return Scope(
             params=params,
             steps=_StepResults([level.state for level in levels]),
             subworkflows=_Subworkflows(levels),
-            run=run_values(record.id, record.workflow_id, record.number, image.definition.workflow.owner),
+            run=run_level,
             files=_Files(image.definition.files, self._read_file),
         )
 
@@ -162,7 +165,10 @@ class _StepResults(Mapping[str, Values]):
         found = self._find(step_id)
         if found is None:
             raise KeyError(step_id)
-        return {**_plain(found.params or {}), **_plain(found.outputs or {}), STATUS_PARAM: found.status.value}
+        values = {**_plain(found.params or {}), **_plain(found.outputs or {}), STEP_STATUS: found.status.value}
+        if found.ended_at is not None:
+            values[STEP_END_TIME] = int(found.ended_at * 1000)
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return (step for run in self._runs for step in run.steps if self._find(step) is not None)

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -54,7 +54,7 @@ from icefloe.steps.registry import Registry, installed
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
 from icefloe.store.database import Database
-from icefloe.workflow.interpolation import reveal, secrets_in
+from icefloe.workflow.interpolation import reveal
 from icefloe.workflow.model import ForeachStep, TypedStep
 from icefloe.workflow.values import TypedValue
 
@@ -492,8 +492,7 @@ class Worker:
         folder = attempt_folder(self.config.home, key)
         if not runtime.instant:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        names = {*secrets_in(evaluated.settings), *secrets_in(_plain(evaluated.visible))}
-        secrets = tuple(os.environ[name] for name in sorted(names) if os.environ.get(name))
+        secrets = tuple(os.environ[name] for name in sorted(definition.secrets) if os.environ.get(name))
         engine = self.config.engine
         context = StepContext(
             key=key,
@@ -502,8 +501,8 @@ class Worker:
             version=record.version,
             step_path=definition.paths[state.id],
             iteration=record.iteration,
-            settings=reveal(evaluated.settings, os.environ),
-            params=_revealed(evaluated.visible),
+            settings=reveal(evaluated.settings, os.environ, definition.secrets),
+            params=_revealed(evaluated.visible, definition.secrets),
             secrets=secrets,
             folder=folder,
             config=self.config,
@@ -700,14 +699,12 @@ class Worker:
                     attempt.ship_log(connection)
 
 
-def _plain(values: Mapping[str, TypedValue]) -> dict[str, Any]:
-    return {name: item.value for name, item in values.items()}
-
-
-def _revealed(values: Mapping[str, TypedValue]) -> dict[str, TypedValue]:
+def _revealed(values: Mapping[str, TypedValue], allowed: Collection[str]) -> dict[str, TypedValue]:
     """With secrets filled in: for the step's process only, never for the store."""
+    if not allowed:
+        return dict(values)
     return {
-        name: TypedValue.from_dict({"type": item.type.value, "value": reveal(item.value, os.environ)})
+        name: TypedValue.from_dict({"type": item.type.value, "value": reveal(item.value, os.environ, allowed)})
         for name, item in values.items()
     }
 

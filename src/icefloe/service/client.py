@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -55,7 +57,9 @@ class Client:
         """Whether somebody works for every run: a worker or a server, not a command that works for its own run."""
         return any(worker.serves == "*" and worker.status == workers.ALIVE for worker in self.workers())
 
-    def wait(self, run_id: str, *, on_change: Callable[[RunView], None] | None = None, timeout: float | None = None) -> RunView:
+    def wait(
+        self, run_id: str, *, on_change: Callable[[RunView], None] | None = None, timeout: float | None = None
+    ) -> RunView:
         """Wait for the run's end; somebody else must work on it."""
         return _Waiting(self, run_id, on_change).wait(timeout)
 
@@ -85,10 +89,8 @@ class Client:
                     if interrupted:
                         self.runs.kill(run_id)
                     interrupted = True
-                    try:
+                    with suppress(Refused):
                         self.runs.stop(run_id)
-                    except Refused:
-                        pass
         finally:
             waiting.over = True
             thread.join()
@@ -112,15 +114,16 @@ class _Waiting:
         self.over = True
 
     def wait(self, timeout: float | None, broken: Callable[[], bool] = lambda: False) -> RunView:
-        import time
-
         deadline = None if timeout is None else time.monotonic() + timeout
         watch = self._client.database.watch()
         try:
             while True:
                 if self._on_change is not None:
                     self._on_change(self._client.runs.show(self._run_id, events=False))
-                if self._client.runs.status(self._run_id) in ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT") or broken():
+                if (
+                    self._client.runs.status(self._run_id) in ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
+                    or broken()
+                ):
                     self.over = True
                     return self._client.runs.show(self._run_id)
                 if deadline is not None and time.monotonic() >= deadline:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import json
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 
 from sqlalchemy.engine import Connection
@@ -16,8 +14,8 @@ from icefloe.service.views import Pushed, WorkflowView
 from icefloe.store import definitions, runs
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
-from icefloe.workflow.model import Workflow
-from icefloe.workflow.serialization import digest
+from icefloe.workflow.serialization import canonical
+from icefloe.workflow.versions import Packed
 
 
 def current_user() -> str:
@@ -33,35 +31,29 @@ class Workflows:
 
     def push(
         self,
-        workflow: Workflow,
+        packed: Packed,
         *,
         source: str,
         source_name: str,
-        files: Mapping[str, bytes] | None = None,
         by: str | None = None,
         warnings: tuple[str, ...] = (),
     ) -> Pushed:
-        """Store a definition as the workflow's next version, unless it says what the latest says already.
-
-        ``files`` are the contents of everything the definition refers to, by the reference used in it.
-        """
+        """Store a definition as the workflow's next version, unless it says what the latest says already."""
         now = time.time()
+        workflow, fingerprint = packed.version.workflow, packed.version.digest()
         with self._database.write() as connection:
             definitions.create_if_absent(connection, workflow.id, now)
             record = definitions.lock(connection, workflow.id)
             assert record is not None
-            names = dict(zip(files or {}, definitions.add_files(connection, (files or {}).values()), strict=True))
-            data = {"workflow": workflow.to_dict(), "files": names}
-            fingerprint = digest(data)
             latest = definitions.version(connection, workflow.id, record.latest_version)
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
             version = record.latest_version + 1
+            definitions.add_files(connection, packed.contents)
+            text = canonical(packed.version.to_dict())
             definitions.add_version(
                 connection,
-                VersionRecord(
-                    workflow.id, version, fingerprint, json.dumps(data), source, source_name, now, by or current_user()
-                ),
+                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
             )
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
