@@ -1,6 +1,7 @@
-"""Named points where a test may end the process: ``fault("engine.claimed")`` does nothing unless ``ICEFLOE_FAULT`` names it.
+"""Named points where a test may end the process: ``fault("worker.claimed")`` does nothing unless ``ICEFLOE_FAULT`` names it.
 
-``ICEFLOE_FAULT="engine.claimed:3"`` kills the process, as ``kill -9`` would, when the point is passed for the third time.
+``ICEFLOE_FAULT="worker.claimed:3"`` kills the process, as ``kill -9`` would, when it passes the point for the third time. With
+``ICEFLOE_FAULT_ONCE`` (the path of a file that does not exist yet) only the first process that comes so far is killed.
 The names are collected from the source by ``tests/chaos``, which fails when one of them has no schedule.
 """
 
@@ -8,21 +9,40 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 VARIABLE = "ICEFLOE_FAULT"
+ONCE_VARIABLE = "ICEFLOE_FAULT_ONCE"
+
+_name = ""
+_left = 0
 
 
-def _armed(text: str) -> tuple[str, int]:
-    name, _, count = text.partition(":")
-    return name, int(count or 1)
-
-
-_NAME, _LEFT = _armed(os.environ.get(VARIABLE, ""))
+def arm(text: str) -> None:
+    """Set the point; also for processes that this one starts."""
+    global _name, _left
+    os.environ[VARIABLE] = text
+    _name, _, count = text.partition(":")
+    _left = int(count or 1)
 
 
 def fault(name: str) -> None:
-    global _LEFT
-    if name == _NAME:
-        _LEFT -= 1
-        if _LEFT == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    global _left
+    if name != _name:
+        return
+    _left -= 1
+    if _left == 0 and _first(os.environ.get(ONCE_VARIABLE)):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first(once: str | None) -> bool:
+    if once is None:
+        return True
+    try:
+        Path(once).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+arm(os.environ.get(VARIABLE, ""))

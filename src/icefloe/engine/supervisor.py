@@ -199,6 +199,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         output, child_end = os.pipe2(os.O_CLOEXEC)
+        fault("supervisor.before_command")
         try:
             self.child = self._spawn(child_end)
         except OSError as error:
@@ -206,6 +207,7 @@ class Supervisor:
             self._finish({"error": f"cannot be started: {error.strerror}: {error.filename or self.spec['argv'][0]}"})
             return
         os.close(child_end)
+        fault("supervisor.command_started")
         self._say({"started": self.child, "at": time.time()})
         pump_open = True
         while True:
@@ -345,12 +347,14 @@ class Supervisor:
             "ended_at": time.time(),
             **extra,
         }
+        fault("supervisor.before_result")
         path = os.path.join(self.folder, RESULT_FILE)
         with open(f"{path}.new", "w") as file:
             json.dump(result, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.new", path)
+        fault("supervisor.after_result")
         self._say({"ended": result})
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -358,6 +362,16 @@ class Supervisor:
             self.link.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             pass
+
+
+def fault(name: str) -> None:
+    """As ``icefloe.faults.fault``, which cannot be imported here. Each attempt has its own process, so once is meant."""
+    if os.environ.get("ICEFLOE_FAULT", "").partition(":")[0] == name:
+        try:
+            os.close(os.open(os.environ["ICEFLOE_FAULT_ONCE"], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _drain(descriptor: int) -> None:
