@@ -309,7 +309,7 @@ class Worker:
         self._more_ready = False
         with self.database.read() as connection:
             ready = runs.ready_steps(connection, READY_LOOK, self.serves)
-        now, wall = time.monotonic(), time.time()
+        now, wall = time.monotonic(), self.conductor.clock()
         seen: dict[tuple[str, str, int], float] = {}
         wanted: dict[str, list[tuple[str, str]]] = {}
         for step in ready:
@@ -380,7 +380,7 @@ class Worker:
         seen: dict[str, tuple[float, float]] = {}
         for run_id, (limit, started) in limits.items():
             if isinstance(limit, float | int):
-                since, already = self._run_seen.get(run_id, (now, max(0.0, time.time() - started)))
+                since, already = self._run_seen.get(run_id, (now, max(0.0, self.conductor.clock() - started)))
                 seen[run_id] = since, already
                 if already + now - since >= limit:
                     with suppress(Refused):
