@@ -50,6 +50,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "lake": ("changes", "change-tables"),
     "definitions": ("validate", "graph", "convert", "schema"),
+    "workflows": ("push", "workflows", "unblock"),
+    "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "workers": ("worker", "workers", "db"),
     "spark": ("sql", "spark", "spark-conf"),
 }
 """Which module of this package has which commands. A test holds it to what the modules register."""
