@@ -136,6 +136,21 @@ class Spark(_Section):
     extra_jars: list[str] = Field(default_factory=list)
 
 
+class Engine(_Section):
+    """Workers: how much each does at once, how soon a silent one is given up, what is kept of logs."""
+
+    slots: int = Field(default=8, ge=1)
+    lease_seconds: float = Field(default=30, gt=0)
+    grace_seconds: float = Field(default=10, ge=0)
+    """Between the polite end of a step's process and the other one."""
+    drain_seconds: float = Field(default=30, ge=0)
+    """How long a worker that was told to end waits for its steps before it hands them over."""
+    log_head_kib: int = Field(default=1024, ge=64)
+    log_tail_kib: int = Field(default=1024, ge=64)
+    limits: dict[str, int] = Field(default_factory=dict)
+    """Step type -> how many of it may run at once, over all workers."""
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -144,6 +159,7 @@ class Config(_Section):
     change_tables: ChangeTables = Field(default_factory=ChangeTables)
     state: State = Field(default_factory=State)
     spark: Spark = Field(default_factory=Spark)
+    engine: Engine = Field(default_factory=Engine)
 
     @property
     def home(self) -> Path:

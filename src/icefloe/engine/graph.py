@@ -62,6 +62,10 @@ class Graph:
             found[edge.source][edge.target] = None
         return {node: tuple(targets) for node, targets in found.items()}
 
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        return {node: position for position, node in enumerate(self.nodes)}
+
     def descendants(self, start: Iterable[str]) -> set[str]:
         """All that is reachable from ``start``, without ``start`` itself unless reachable."""
         seen: set[str] = set()

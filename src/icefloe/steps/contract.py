@@ -12,7 +12,7 @@ A step type is one small class, a :class:`StepRuntime`. ``start`` looks at the s
 recorded. Its *recorded* result is exactly one. Whoever must act exactly once does so in the transaction that records the
 result (``Done.in_transaction``), which only the holder of the claim can commit, or fences by ``context.attempt_key``.
 
-The engine calls one attempt's methods one at a time, from a thread of its own unless ``quick``.
+The engine calls one attempt's methods one at a time, in a thread unless it is not ``blocking``.
 """
 
 from __future__ import annotations
@@ -102,8 +102,6 @@ class StepContext:
     version: int
     step_path: tuple[str, ...]
     iteration: int | None
-    owner_of_capture: str
-    """The run in whose name captures are taken: the root run."""
     settings: Mapping[str, Json]
     params: Mapping[str, TypedValue]
     secrets: tuple[str, ...]
@@ -177,8 +175,10 @@ class StepRuntime(ABC):
     """One step type. Subclasses are registered under the entry point group ``icefloe.steps``; one instance serves all."""
 
     type: ClassVar[StepType]
-    quick: ClassVar[bool] = False
-    """``start`` takes no noticeable time and blocks on nothing: it is called without a thread."""
+    blocking: ClassVar[bool] = True
+    """``start`` may take a while: it is called in a thread of its own."""
+    instant: ClassVar[bool] = False
+    """``start`` is Done at once and needs neither a folder nor a worker's slot."""
 
     def start(self, context: StepContext) -> Progress:
         """Begin an attempt. May be called again for the same step after a crash."""

@@ -10,7 +10,8 @@ from icefloe.workflow.step_types import StepType
 
 class NoOpStep(StepRuntime):
     type: ClassVar[StepType] = StepType("NoOp", "noop", aliases=("Join",))
-    quick: ClassVar[bool] = True
+    blocking: ClassVar[bool] = False
+    instant: ClassVar[bool] = True
 
     def start(self, context: StepContext) -> Progress:
         return Done(Outcome(Kind.SUCCEEDED))

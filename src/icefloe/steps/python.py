@@ -32,6 +32,7 @@ class PythonStep(StepRuntime):
     """A function gets the parameters it names as keyword arguments; a dict that it returns becomes the step's outputs."""
 
     type: ClassVar[StepType] = builtin("python")
+    blocking: ClassVar[bool] = False
 
     def start(self, context: StepContext) -> Progress:
         import json

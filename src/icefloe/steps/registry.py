@@ -43,6 +43,10 @@ class Registry:
             )
         return found
 
+    def instant(self) -> frozenset[str]:
+        """Every spelling of the types that cost nothing."""
+        return frozenset(name for r in self._runtimes.values() if r.instant for name in r.type.names())
+
     def types(self) -> StepTypes:
         """For the loader: the built-in descriptions, and those of the types added from outside."""
         return BUILTIN.extended(runtime.type for runtime in self._runtimes.values())

@@ -17,6 +17,7 @@ class ShellStep(StepRuntime):
     """
 
     type: ClassVar[StepType] = builtin("shell")
+    blocking: ClassVar[bool] = False
 
     def start(self, context: StepContext) -> Progress:
         settings = context.parsed(self.type)

@@ -18,6 +18,8 @@ class WorkflowRecord:
     latest_version: int
     next_number: int
     paused: bool
+    unblocked: int
+    """Runs up to this ``seq`` no longer block a STRICT_SEQUENTIAL workflow."""
     created_at: float
     updated_at: float
 
@@ -98,6 +100,10 @@ def take_number(connection: Connection, record: WorkflowRecord) -> int:
 
 def set_paused(connection: Connection, workflow_id: str, paused: bool) -> None:
     connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(paused=int(paused)))
+
+
+def unblock(connection: Connection, workflow_id: str, seq: int) -> None:
+    connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(unblocked=seq))
 
 
 def add_files(connection: Connection, contents: Iterable[bytes]) -> list[str]:

@@ -8,14 +8,14 @@ run in memory catches up by reading only the steps with a higher revision.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from icefloe.store.tables import attempts, events, runs, steps
+from icefloe.store.tables import attempts, events, runs, steps, workers
 
 _RUN_JSON = ("params", "initiator", "cause")
 _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
@@ -112,7 +112,6 @@ class ReadyStep:
     type: str
     delay: float
     available_at: float
-    workflow_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +226,17 @@ def add_attempts(connection: Connection, records: Sequence[AttemptRecord]) -> No
 _READY = (
     sa.select(
         steps.c.run_id, steps.c.step_id, steps.c.root_id, steps.c.generation, steps.c.type, steps.c.delay,
-        steps.c.available_at, runs.c.workflow_id,
+        steps.c.available_at,
     )
-    .join(runs, runs.c.id == steps.c.root_id)
     .where(steps.c.status.in_(READY))
     .order_by(steps.c.available_at)
-    .limit(sa.bindparam("most"))
 )  # fmt: skip
 
 
-def ready_steps(connection: Connection, most: int) -> list[ReadyStep]:
-    """What may be claimed, oldest first; ``workflow_id`` is the root run's."""
-    return [ReadyStep(*row) for row in connection.execute(_READY, {"most": most})]
+def ready_steps(connection: Connection, most: int, roots: Collection[str] | None = None) -> list[ReadyStep]:
+    """What may be claimed, oldest first, everywhere or below certain roots."""
+    query = _READY if roots is None else _READY.where(steps.c.root_id.in_(sorted(roots)))
+    return [ReadyStep(*row) for row in connection.execute(query.limit(most))]
 
 
 def owned_by(connection: Connection, worker: str) -> list[OwnedStep]:
@@ -246,8 +244,32 @@ def owned_by(connection: Connection, worker: str) -> list[OwnedStep]:
     return [OwnedStep(*row) for row in connection.execute(sa.select(*columns).where(steps.c.owner == worker))]
 
 
+def orphaned(connection: Connection) -> list[tuple[OwnedStep, str, str]]:
+    """Steps whose owner is no longer among the living workers, with the owner and its host."""
+    columns = (steps.c.run_id, steps.c.step_id, steps.c.root_id, steps.c.generation, steps.c.request, steps.c.type)
+    query = (
+        sa.select(*columns, steps.c.owner, workers.c.host)
+        .outerjoin(workers, workers.c.id == steps.c.owner)
+        .where(steps.c.owner.is_not(None), sa.or_(workers.c.id.is_(None), workers.c.status == "GONE"))
+    )
+    return [(OwnedStep(*row[:6]), str(row[6]), str(row[7] or "")) for row in connection.execute(query)]
+
+
+def in_progress(connection: Connection) -> list[tuple[str, str, int, float]]:
+    """Id, workflow, version and start of every run that has begun and not ended, iterations left out."""
+    query = sa.select(runs.c.id, runs.c.workflow_id, runs.c.version, runs.c.started_at).where(
+        runs.c.status == "IN_PROGRESS", runs.c.path == "", runs.c.request.is_(None)
+    )
+    return [(str(row[0]), str(row[1]), int(row[2]), float(row[3] or 0)) for row in connection.execute(query)]
+
+
 def running_of_type(connection: Connection, step_type: str) -> int:
     query = sa.select(sa.func.count()).where(steps.c.owner.is_not(None), steps.c.type == step_type)
+    return int(connection.execute(query).scalar_one())
+
+
+def running_of_root(connection: Connection, root_id: str) -> int:
+    query = sa.select(sa.func.count()).where(steps.c.owner.is_not(None), steps.c.root_id == root_id)
     return int(connection.execute(query).scalar_one())
 
 

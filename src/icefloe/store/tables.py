@@ -24,6 +24,7 @@ workflows = _table(
     Column("latest_version", Integer),
     Column("next_number", Integer),
     Column("paused", Integer),
+    Column("unblocked", BigInteger),
     Column("created_at", Double),
     Column("updated_at", Double),
 )

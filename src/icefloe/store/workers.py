@@ -69,3 +69,9 @@ def declare_gone(connection: Connection, worker_id: str, seen_beat: int | None) 
 
 def forget_gone(connection: Connection, before: float) -> None:
     connection.execute(sa.delete(workers).where(workers.c.status == GONE, workers.c.seen_at < before))
+
+
+def hold_limit(connection: Connection, name: str) -> None:
+    """Let nobody else count what runs under a limit until this transaction ends. SQLite: nobody else writes anyway."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"icefloe.limit.{name}"})

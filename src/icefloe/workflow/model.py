@@ -186,8 +186,9 @@ class SubworkflowStep(StepBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeachStep(StepBase):
-    """Runs its steps once per element of the loop parameters: arrays of equal length, walked in step (a map of
-    changed partitions likewise). Inside, each loop parameter holds the iteration's element."""
+    """Runs its steps once per combination of the loop parameters' elements (all arrays crossed, the first varies
+    fastest, as in Maestro). Inside, each loop parameter holds the iteration's element, and ``loop_index`` its number
+    from 0. ``resolution.resolve_loop`` computes it."""
 
     loop_params: tuple[Param, ...] = ()
     concurrency: int | None = None

@@ -117,13 +117,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return options[close[0]] if close else None
 
 
-def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
-    """A hint: ``did you mean 'x'?``, else the list of what is known."""
+def suggestion(word: str, known: Iterable[str], what: str = "known") -> str | None:
+    """A hint: ``did you mean 'x'?``, else the list of what is known, if anything is."""
     known = list(known)
     meant = did_you_mean(word, known)
     if meant is not None:
         return f"did you mean '{clip(meant)}'?"
     if not known:
-        return f"there are no {what} here"
+        return None
     listed = ", ".join(clip(option, 40) for option in known[:12])
     return f"{what}: {listed}{', …' if len(known) > 12 else ''}"

@@ -8,7 +8,7 @@ UPGRADE = (
     "CREATE TABLE files (digest TEXT PRIMARY KEY, content {blob} NOT NULL)",
     """CREATE TABLE workflows (
         id TEXT PRIMARY KEY, latest_version INTEGER NOT NULL, next_number INTEGER NOT NULL,
-        paused INTEGER NOT NULL, created_at DOUBLE PRECISION NOT NULL, updated_at DOUBLE PRECISION NOT NULL)""",
+        paused INTEGER NOT NULL, unblocked BIGINT NOT NULL, created_at DOUBLE PRECISION NOT NULL, updated_at DOUBLE PRECISION NOT NULL)""",
     """CREATE TABLE workflow_versions (
         workflow_id TEXT NOT NULL REFERENCES workflows (id), version INTEGER NOT NULL, digest TEXT NOT NULL,
         definition TEXT NOT NULL, source TEXT NOT NULL, source_name TEXT NOT NULL, pushed_at DOUBLE PRECISION NOT NULL,
