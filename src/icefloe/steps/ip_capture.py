@@ -64,7 +64,7 @@ class IpCaptureStep(StepRuntime):
         request = Request(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
             workflow_id=context.workflow_id,
-            run_id=context.owner_of_capture,
+            run_id=context.root_run_id,
             step_path="/".join(context.step_path),
             claim=str(context.key),
             tables=tables,
