@@ -60,6 +60,9 @@ def installed() -> Registry:
     from icefloe.steps.noop import NoOpStep
     from icefloe.steps.python import PythonStep
     from icefloe.steps.shell import ShellStep
+    from icefloe.steps.spark import SparkStep
 
     added = [point.load()() for point in entry_points(group=GROUP)]
-    return Registry([NoOpStep(), ShellStep(), PythonStep(), HttpStep(), IpCaptureStep(), IpCommitStep(), *added])
+    return Registry(
+        [NoOpStep(), ShellStep(), PythonStep(), HttpStep(), IpCaptureStep(), IpCommitStep(), SparkStep(), *added]
+    )

@@ -125,6 +125,12 @@ def captures_of_run(connection: Connection, run_id: str, step_path: str) -> list
     return [_capture(row) for row in connection.execute(query.order_by(captures.c.created_at))]
 
 
+def held_by_run(connection: Connection, run_id: str) -> list[CaptureRecord]:
+    """The built, open captures that a run owns."""
+    query = sa.select(captures).where(captures.c.run_id == run_id, captures.c.state == "built")
+    return [_capture(row) for row in connection.execute(query.order_by(captures.c.id))]
+
+
 def recent_captures(connection: Connection, *, consumer_name: str | None, most: int) -> list[CaptureRecord]:
     query = sa.select(captures).order_by(captures.c.created_at.desc()).limit(most)
     if consumer_name is not None:
