@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from icefloe.errors import UsageError
 
@@ -53,7 +53,7 @@ def _pieces(script: str) -> list[tuple[str, int]]:
     """The text of each statement with the line it begins on. The tokenizer knows what a string or a comment is."""
     tokens = sqlglot.tokenize(script, read="spark")
     pieces: list[tuple[str, int]] = []
-    group: list[sqlglot.tokens.Token] = []
+    group: list[Token] = []
     for token in [*tokens, None]:
         if token is not None and token.token_type is not TokenType.SEMICOLON:
             group.append(token)
@@ -63,7 +63,7 @@ def _pieces(script: str) -> list[tuple[str, int]]:
     return pieces
 
 
-def _target(tree: exp.Expression) -> tuple[str | None, bool]:
+def _target(tree: exp.Expr) -> tuple[str | None, bool]:
     if isinstance(tree, exp.Create | exp.Drop | exp.Alter):
         return _name(tree.this) if isinstance(tree, exp.Create) and tree.expression is not None else None, True
     if isinstance(tree, exp.Insert | exp.Merge | exp.Update | exp.Delete):
@@ -73,13 +73,13 @@ def _target(tree: exp.Expression) -> tuple[str | None, bool]:
     return None, False
 
 
-def _name(node: exp.Expression | None) -> str | None:
+def _name(node: exp.Expr | None) -> str | None:
     table = node.find(exp.Table) if node is not None and not isinstance(node, exp.Table) else node
     if not isinstance(table, exp.Table):
         return None
     return ".".join(_quoted(part) for part in table.parts)
 
 
-def _quoted(part: exp.Expression) -> str:
+def _quoted(part: exp.Expr) -> str:
     name = part.name
     return name if name.replace("_", "a").isalnum() else "`" + name.replace("`", "``") + "`"
