@@ -163,6 +163,11 @@ class Config(_Section):
     engine: Engine = Field(default_factory=Engine)
 
     @property
+    def server_url(self) -> str:
+        """Where the run pages are, when ``icefloe serve`` runs."""
+        return os.environ.get("ICEFLOE_SERVER_URL", "http://localhost:8484")
+
+    @property
     def home(self) -> Path:
         return self.root / HOME_NAME
 

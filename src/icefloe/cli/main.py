@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import icefloe
-from icefloe.cli import demo, lake, output
+from icefloe.cli import demo, lake, output, runs, workers, workflows
 from icefloe.errors import IcefloeError
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ def _root(
         os.environ["ICEFLOE_CONFIG"] = str(config)
 
 
-for area in (demo, lake):
+for area in (demo, lake, workflows, runs, workers):
     area.register(app)
 
 

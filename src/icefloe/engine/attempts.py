@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from icefloe.engine.supervisor import Masker, SegmentedLog
 from icefloe.steps.contract import AttemptKey, StepContext, StepRuntime
 from icefloe.store import logs
 from icefloe.store.logs import LogKey
+from icefloe.workflow.values import TypedValue
 
 
 def attempt_folder(home: Path, key: AttemptKey) -> Path:
@@ -31,6 +33,8 @@ class Attempt:
     image: Image
     runtime: StepRuntime
     context: StepContext
+    params: Mapping[str, TypedValue]
+    """The step's own parameters as they are stored: secrets are references."""
     timeout: float | None
     link: Link | None = None
     handle: Any = None

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 from sqlalchemy.engine import Connection
 
 from icefloe.engine import strategy
 from icefloe.engine.definitions import Definitions
-from icefloe.engine.evaluation import Evaluation
+from icefloe.engine.evaluation import Evaluated, Evaluation, handed_to, iterations, run_params, run_values
 from icefloe.engine.events import (
     AttemptEnded,
     Begin,
@@ -53,12 +55,15 @@ from icefloe.steps.contract import AttemptKey, Kind, Outcome
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
 from icefloe.store.database import Database
-from icefloe.store.runs import AttemptRecord, EventRecord, RunRecord
+from icefloe.store.runs import AttemptRecord, EventRecord, RunRecord, StepRecord
 from icefloe.workflow.model import ForeachStep, RunRule, SubworkflowStep
+from icefloe.workflow.resolution import Layer
 from icefloe.workflow.values import TypedValue
 
 FOREACH_WINDOW = 20
 MOST_AT_ONCE = 200
+
+Redefine: TypeAlias = Callable[[Connection, RunRecord], tuple[int, dict[str, Any]] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,61 +124,73 @@ class Conductor:
 
         ``also`` runs in the same transaction, after the events were accepted.
         """
-        with self.database.write() as connection:
-            turn = _Transaction(self, connection, root_id or self._root(connection, run_id), claimer)
+        with self._tree(root_id, claimer, member=run_id) as turn:
             for event in events:
                 turn.send(run_id, event)
             if also is not None:
-                also(connection)
-            turn.finish()
-            fault("conductor.before_commit")
-        fault("conductor.after_commit")
-        turn.committed()
-        for workflow_id in turn.to_admit:
-            self._merge(turn.applied, self.admit(workflow_id, claimer))
-        return turn.applied
+                also(turn.connection)
+        return self._after(turn, claimer)
 
     def claim(self, root_id: str, wanted: list[tuple[str, str]], claimer: Claimer) -> Applied:
         """Claim steps of one tree that were seen ready."""
-        with self.database.write() as connection:
-            turn = _Transaction(self, connection, root_id, claimer)
+        with self._tree(root_id, claimer) as turn:
             turn.offer(wanted)
-            turn.finish()
-        fault("conductor.claimed")
-        turn.committed()
-        return turn.applied
+        return self._after(turn, claimer)
 
     def start_iterations(
         self, key: AttemptKey, root_id: str, params: Mapping[str, TypedValue], total: int, claimer: Claimer | None
     ) -> Applied:
         """A foreach step begins: its first window of iterations starts with it."""
-        with self.database.write() as connection:
-            turn = _Transaction(self, connection, root_id, claimer)
+        with self._tree(root_id, claimer) as turn:
             state = turn.image(key.run_id).state.steps[key.step_id]
             loop = state.loop if state.resumes and state.loop and state.loop.total == total else Loop(total)
             turn.send(key.run_id, Started(key.step_id, key.generation, params, loop=loop))
             turn.fill(key.run_id, key.step_id)
-            turn.finish()
-            fault("conductor.before_commit_foreach")
-        turn.committed()
-        return turn.applied
+        return self._after(turn, claimer)
 
     def start_subworkflow(
-        self, key: AttemptKey, root_id: str, params: Mapping[str, TypedValue], claimer: Claimer | None
+        self, key: AttemptKey, root_id: str, evaluated: Evaluated, claimer: Claimer | None
     ) -> Applied:
         """A subworkflow step begins: its run exists from the same moment. An asynchronous one ends here."""
-        with self.database.write() as connection:
-            turn = _Transaction(self, connection, root_id, claimer)
+        with self._tree(root_id, claimer) as turn:
             step = turn.image(key.run_id).definition.steps[key.step_id]
             assert isinstance(step, SubworkflowStep)
-            turn.send(key.run_id, Started(key.step_id, key.generation, params))
-            child = turn.start_subworkflow(key.run_id, key.step_id, params)
+            turn.send(key.run_id, Started(key.step_id, key.generation, evaluated.params))
+            child = turn.start_subworkflow(key.run_id, key.step_id, evaluated)
             if not step.sync:
                 outputs = {"run_id": TypedValue.of(child)}
                 turn.send(key.run_id, Ended(key.step_id, key.generation, Outcome(Kind.SUCCEEDED, outputs)))
-            turn.finish()
-            fault("conductor.before_commit_subworkflow")
+        return self._after(turn, claimer)
+
+    def restart(self, run_id: str, event: Restart, redefine: Redefine) -> Applied:
+        """Restart a run, if ``redefine`` says so with another version of its definition and other parameters."""
+        with self._tree(None, None, member=run_id) as turn:
+            changed = redefine(turn.connection, turn.image(run_id).record)
+            if changed is not None:
+                turn.redefine(run_id, *changed)
+            turn.send(run_id, event)
+        return self._after(turn, None)
+
+    @contextmanager
+    def _tree(self, root_id: str | None, claimer: Claimer | None, member: str | None = None) -> Iterator[_Transaction]:
+        """A transaction on the tree of runs below ``root_id``, or of which ``member`` is part."""
+        turn: _Transaction | None = None
+        try:
+            with self.database.write() as connection:
+                root = root_id or self._root(connection, member or "")
+                turn = _Transaction(self, connection, root, claimer)
+                yield turn
+                turn.finish()
+                fault("conductor.before_commit")
+        except BaseException:
+            if turn is not None:
+                turn.rolled_back()
+            raise
+        fault("conductor.after_commit")
         turn.committed()
+
+    def _after(self, turn: _Transaction, claimer: Claimer | None) -> Applied:
+        """Runs that wait for their turn may begin now; each workflow in a transaction of its own."""
         for workflow_id in turn.to_admit:
             self._merge(turn.applied, self.admit(workflow_id, claimer))
         return turn.applied
@@ -195,34 +212,45 @@ class Conductor:
         return applied
 
     def _admit_one(self, workflow_id: str, claimer: Claimer | None) -> Applied | None:
-        with self.database.write() as connection:
-            workflow = stored.lock(connection, workflow_id)
-            if workflow is None:
-                return None
-            active = runs.active_of_workflow(connection, workflow_id)
-            if all(record.status != RunStatus.CREATED for record in active):
-                return None
-            rules = self.definitions.latest(connection, workflow_id).workflow.run_strategy
-            blocked = None
-            if rules.rule is RunRule.STRICT_SEQUENTIAL:
-                last = runs.latest(connection, workflow_id, ended=True)
-                if last is not None and last.status != RunStatus.SUCCEEDED and (last.seq or 0) > workflow.unblocked:
-                    blocked = last.id
-            candidates = [strategy.Candidate(r.id, r.status != RunStatus.CREATED) for r in active]
-            turn = strategy.turn(rules, candidates, blocked_by=blocked)
-            stopping = {r.id for r in active if r.request is not None}
-            todo: list[tuple[str, Event]] = [(run, Begin()) for run in turn.begin]
-            todo += [(run, Stop(reason)) for run, reason in turn.stop if run not in stopping]
-            if not todo:
-                return None
-            run_id, event = todo[0]
-            transaction = _Transaction(self, connection, self._root(connection, run_id), claimer)
-            transaction.send(run_id, event)
-            transaction.finish()
-        transaction.committed()
-        for other in transaction.to_admit - {workflow_id}:
-            self._merge(transaction.applied, self.admit(other, claimer))
-        return transaction.applied
+        turn: _Transaction | None = None
+        try:
+            with self.database.write() as connection:
+                found = self._whose_turn(connection, workflow_id)
+                if found is None:
+                    return None
+                run_id, event = found
+                turn = _Transaction(self, connection, self._root(connection, run_id), claimer)
+                turn.send(run_id, event)
+                turn.finish()
+                fault("conductor.before_admission")
+        except BaseException:
+            if turn is not None:
+                turn.rolled_back()
+            raise
+        turn.committed()
+        for other in turn.to_admit - {workflow_id}:
+            self._merge(turn.applied, self.admit(other, claimer))
+        return turn.applied
+
+    def _whose_turn(self, connection: Connection, workflow_id: str) -> tuple[str, Event] | None:
+        workflow = stored.lock(connection, workflow_id)
+        if workflow is None:
+            return None
+        active = runs.active_of_workflow(connection, workflow_id)
+        if all(record.status != RunStatus.CREATED for record in active):
+            return None
+        rules = self.definitions.latest(connection, workflow_id).workflow.run_strategy
+        blocked = None
+        if rules.rule is RunRule.STRICT_SEQUENTIAL:
+            last = runs.latest(connection, workflow_id, ended=True)
+            if last is not None and last.status != RunStatus.SUCCEEDED and (last.seq or 0) > workflow.unblocked:
+                blocked = last.id
+        candidates = [strategy.Candidate(r.id, r.status != RunStatus.CREATED) for r in active]
+        turn = strategy.turn(rules, candidates, blocked_by=blocked)
+        stopping = {r.id for r in active if r.request is not None}
+        todo: list[tuple[str, Event]] = [(run, Begin()) for run in turn.begin]
+        todo += [(run, Stop(reason)) for run, reason in turn.stop if run not in stopping]
+        return todo[0] if todo else None
 
     def _root(self, connection: Connection, run_id: str) -> str:
         record = runs.load(connection, run_id)
@@ -248,6 +276,7 @@ class _Transaction:
         self.applied = Applied()
         self.to_admit: set[str] = set()
         self._images: dict[str, Image] = {}
+        self._written: dict[str, Image] = {}
         self._changed: dict[str, set[str]] = {}
         self._events: list[EventRecord] = []
         self._attempts: list[AttemptRecord] = []
@@ -260,12 +289,15 @@ class _Transaction:
 
     def image(self, run_id: str) -> Image:
         if run_id not in self._images:
-            self._images[run_id] = self.conductor.images.get(self.connection, run_id)
+            self._images[run_id] = self._written[run_id] = self.conductor.images.get(self.connection, run_id)
         return self._images[run_id]
+
+    def evaluation(self, image: Image) -> Evaluation:
+        return Evaluation(self.image, image, partial(stored.file, self.connection))
 
     def send(self, run_id: str, event: Event) -> None:
         image = self.image(run_id)
-        evaluation = Evaluation(self.image, image)
+        evaluation = self.evaluation(image)
         rules = Rules(evaluation.holds, self.conductor.chance, self.now)
         decision = decide(image.graph, image.state, event, rules)
         self._images[run_id] = replace(image, state=decision.run)
@@ -382,24 +414,29 @@ class _Transaction:
             child = _child_id(run_id, step_id, number)
             self.send(child, Restart(f"the restart of step {step_id}"))
             self.send(child, Begin())
-        evaluation = Evaluation(self.image, image)
+        values = iterations(step, state.params or {}) if fresh else None
         for number in fresh:
+            assert values is not None
             self._start_child(
-                image, step_id, evaluation.iteration_params(step, state, number), iteration=number, path=step_id,
+                image, step_id, values.iteration(number), iteration=number, path=step_id,
                 workflow_id=image.record.workflow_id, version=image.record.version,
             )  # fmt: skip
 
-    def start_subworkflow(self, run_id: str, step_id: str, params: Mapping[str, TypedValue]) -> str:
+    def start_subworkflow(self, run_id: str, step_id: str, evaluated: Evaluated) -> str:
         """Create the run of a subworkflow step, or take up the one that an earlier attempt made. Returns its id."""
         image = self.image(run_id)
         step = image.definition.steps[step_id]
         assert isinstance(step, SubworkflowStep)
+        definitions = self.conductor.definitions
         if step.version.isdigit():
-            version = int(step.version)
+            child = definitions.get(self.connection, step.workflow_id, int(step.version))
         else:
-            version = self.conductor.definitions.latest(self.connection, step.workflow_id).version
+            child = definitions.latest(self.connection, step.workflow_id)
+        run = run_values(_child_id(run_id, step_id), step.workflow_id, None, child.workflow.owner)
+        files = self.evaluation(replace(image, definition=child)).scope(image.state).files
+        params = run_params(child.workflow, {Layer.RUN: handed_to(step, child.workflow, evaluated)}, run, files)
         return self._start_child(
-            image, step_id, params, workflow_id=step.workflow_id, version=version, own_root=not step.sync
+            image, step_id, params, workflow_id=step.workflow_id, version=child.version, own_root=not step.sync
         )
 
     def _start_child(
@@ -439,7 +476,7 @@ class _Transaction:
         )
         definition = self.conductor.definitions.get(self.connection, workflow_id, version)
         steps = _insert(self.connection, record, definition.graph(path), self.now)
-        self._images[child] = Image(record, run_state(record, steps), definition)
+        self._images[child] = self._written[child] = Image(record, run_state(record, steps), definition)
         self._changed.setdefault(child, set())
         if path:
             self.send(child, Begin())
@@ -447,6 +484,22 @@ class _Transaction:
             self.to_admit.add(workflow_id)
             self._for_others = True
         return child
+
+    def redefine(self, run_id: str, version: int, params: dict[str, Any]) -> None:
+        """Give an ended run another definition: steps that both know keep their state, new ones are to be done."""
+        image = self.image(run_id)
+        if not image.state.status.ended:
+            return  # the restart that follows is refused, with the reason
+        definition = self.conductor.definitions.get(self.connection, image.record.workflow_id, version)
+        graph = definition.graph(image.record.path)
+        revision = image.record.revision + 1
+        record = replace(image.record, version=version, params=params, revision=revision)
+        states = {node: image.state.steps.get(node, StepState(node)) for node in graph.nodes}
+        rows = [step_record(record, graph.positions[n], graph.nodes[n].type, states[n], revision) for n in states]
+        runs.redefine(self.connection, run_id, version=version, params=params)
+        runs.replace_steps(self.connection, run_id, rows)
+        state = replace(image.state, steps=states)
+        self._images[run_id] = self._written[run_id] = Image(record, state, definition)
 
     def _take_up(self, known: RunRecord, resumes: bool, params: Mapping[str, TypedValue]) -> None:
         """A run that an earlier attempt of the step started: go on where it failed, or begin again."""
@@ -465,6 +518,7 @@ class _Transaction:
             runs.redefine(self.connection, known.id, version=known.version, params=plain_values(params) or {})
             self.conductor.images.forget(known.id)
             self._images.pop(known.id, None)
+            self._written.pop(known.id, None)
         scope = RestartFrom.INCOMPLETE if resumes else RestartFrom.BEGINNING
         self.send(known.id, Restart(f"the restart of run {known.parent_id}", scope))
         if known.path:
@@ -487,24 +541,35 @@ class _Transaction:
         for image in self._images.values():
             self.conductor.images.put(image)
 
+    def rolled_back(self) -> None:
+        """What was read in this transaction may never have existed."""
+        for run_id in self._images:
+            self.conductor.images.forget(run_id)
+
     def _write(self) -> None:
         """Write the runs and steps that have changed so far."""
+        light: list[StepRecord] = []
+        full: list[StepRecord] = []
+        updates: list[RunRecord] = []
         for run_id, changed in self._changed.items():
             image = self._images[run_id]
             revision = image.record.revision + 1
             record = run_record(image.record, image.state, revision)
-            positions = image.graph.positions
-            runs.update_steps(
-                self.connection,
-                [
-                    step_record(
-                        record, positions[step], image.graph.nodes[step].type, image.state.steps[step], revision
-                    )
-                    for step in changed
-                ],
-            )
+            before = self._written[run_id].state.steps
+            for step_id in changed:
+                state, old = image.state.steps[step_id], before[step_id]
+                row = step_record(
+                    record, image.graph.positions[step_id], image.graph.nodes[step_id].type, state, revision
+                )
+                # A foreach over thousands of values must not write them again with every iteration's end.
+                same_values = state.params is old.params and state.outputs is old.outputs
+                (light if same_values else full).append(row)
+            updates.append(record)
+            self._images[run_id] = self._written[run_id] = replace(image, record=record)
+        runs.update_steps(self.connection, full)
+        runs.update_steps(self.connection, light, with_values=False)
+        for record in updates:
             runs.update(self.connection, record)
-            self._images[run_id] = replace(image, record=record)
         self._changed.clear()
 
 

@@ -13,6 +13,7 @@ from icefloe.engine.graph import FOREACH, NOOP, SUBWORKFLOW, Edge, Graph, Node
 from icefloe.errors import NotFoundError
 from icefloe.store import definitions
 from icefloe.workflow.model import Container, ForeachStep, NoOpStep, RetryPolicy, Step, SubworkflowStep, Workflow
+from icefloe.workflow.versions import WorkflowVersion
 
 # Failures inside have been tried again where they happened; the step around them is only if its definition says so.
 _STARTS_RUNS_RETRY = RetryPolicy(error=0, platform=10, timeout=0)
@@ -22,11 +23,20 @@ _STARTS_RUNS_RETRY = RetryPolicy(error=0, platform=10, timeout=0)
 class Definition:
     """One version of a workflow."""
 
-    workflow: Workflow
+    stored: WorkflowVersion
     version: int
-    files: dict[str, str] = field(default_factory=dict)
-    """Names used in the definition -> digests of their contents."""
+    secrets: frozenset[str] = frozenset()
+    """Environment variables that the definition itself refers to; no others are ever revealed to its steps."""
     _graphs: dict[str, Graph] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.stored.workflow
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Names used in the definition -> digests of their contents."""
+        return {file.key: file.digest for file in self.stored.files}
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -87,8 +97,9 @@ class Definitions:
             record = definitions.version(connection, workflow_id, version)
             if record is None:
                 raise NotFoundError(f"workflow {workflow_id} has no version {version}", hint="icefloe workflows")
-            data = json.loads(record.definition)
-            found = Definition(Workflow.from_dict(data["workflow"]), version, dict(data.get("files", {})))
+            stored = WorkflowVersion.from_dict(json.loads(record.definition))
+            secrets = stored.secrets(lambda digest: definitions.file(connection, digest) or b"")
+            found = Definition(stored, version, secrets)
             self._cache[key] = found
             if len(self._cache) > self.MOST:
                 self._cache.popitem(last=False)

@@ -53,7 +53,7 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
             attempt = worker.prepare(Claimed(image, state))
             done = attempt.runtime.ended(attempt.context, result)
             fault("takeover.before_result")
-            return _record(worker, attempt, Ended(step.step_id, state.generation, done.outcome, attempt.context.params))
+            return _record(worker, attempt, Ended(step.step_id, state.generation, done.outcome, attempt.params))
     fault("takeover.before_release")
     event = Lost(step.step_id, owner, reattach=state.handle is not None)
     return worker.conductor.apply(step.run_id, event, root_id=step.root_id, claimer=claimer)

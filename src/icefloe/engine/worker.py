@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -54,7 +54,9 @@ from icefloe.steps.registry import Registry, installed
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
 from icefloe.store.database import Database
-from icefloe.workflow.model import DEFAULT_TIMEOUT_SECONDS, ForeachStep, TypedStep
+from icefloe.workflow.interpolation import reveal
+from icefloe.workflow.model import ForeachStep, TypedStep
+from icefloe.workflow.values import TypedValue
 
 POLL_SECONDS = 1.0
 LOG_SECONDS = 0.5
@@ -413,7 +415,7 @@ class Worker:
             attempt = self.prepare(claimed)
             progress = attempt.runtime.start(attempt.context)
             assert isinstance(progress, Done)
-            return Ended(claimed.step.id, claimed.step.generation, progress.outcome, attempt.context.params)
+            return Ended(claimed.step.id, claimed.step.generation, progress.outcome, attempt.params)
         except Exception as error:
             return Ended(claimed.step.id, claimed.step.generation, _failure(error))
 
@@ -424,7 +426,7 @@ class Worker:
         try:
             kind = image.graph.nodes[state.id].type
             if kind in (FOREACH, SUBWORKFLOW):
-                self._begin_runs(claimed, key, kind)
+                self._begin_runs(claimed, key)
                 return
             attempt = self.prepare(claimed)
         except UnreachableError:
@@ -454,19 +456,23 @@ class Worker:
                 progress = Done(_failure(error))
             self._proceed(attempt, progress)
 
-    def _begin_runs(self, claimed: Claimed, key: AttemptKey, kind: str) -> None:
+    def _begin_runs(self, claimed: Claimed, key: AttemptKey) -> None:
         image = claimed.image
         with self.database.read() as connection:
-            evaluation = Evaluation(partial(self.conductor.images.get, connection), image)
+            evaluation = self._evaluation(connection, image)
             step = image.definition.steps[key.step_id]
             evaluated = evaluation.step(step)
-            total = evaluation.loop_total(step, evaluated.params) if isinstance(step, ForeachStep) else 0
-        if kind == FOREACH:
-            self._follow(
-                self.conductor.start_iterations(key, image.record.root_id, evaluated.params, total, self.claimer())
-            )
+            loop = evaluation.loop(step, evaluated.params) if isinstance(step, ForeachStep) else None
+        root, claimer = image.record.root_id, self.claimer()
+        if loop is not None:
+            params = {**evaluated.params, **loop.arrays}
+            self._follow(self.conductor.start_iterations(key, root, params, loop.length, claimer))
         else:
-            self._follow(self.conductor.start_subworkflow(key, image.record.root_id, evaluated.params, self.claimer()))
+            self._follow(self.conductor.start_subworkflow(key, root, evaluated, claimer))
+
+    def _evaluation(self, connection: Connection, image: Image) -> Evaluation:
+        images = partial(self.conductor.images.get, connection)
+        return Evaluation(images, image, partial(stored.file, connection))
 
     def _fail_early(self, claimed: Claimed, error: Exception) -> None:
         with suppress(Refused):
@@ -482,10 +488,11 @@ class Worker:
         kind = step.type if isinstance(step, TypedStep) else "noop"
         runtime = self.registry.find(kind)
         with self.database.read() as connection:
-            evaluated = Evaluation(partial(self.conductor.images.get, connection), image).step(step)
+            evaluated = self._evaluation(connection, image).step(step)
         folder = attempt_folder(self.config.home, key)
         if not runtime.instant:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        secrets = tuple(os.environ[name] for name in sorted(definition.secrets) if os.environ.get(name))
         engine = self.config.engine
         context = StepContext(
             key=key,
@@ -494,18 +501,17 @@ class Worker:
             version=record.version,
             step_path=definition.paths[state.id],
             iteration=record.iteration,
-            settings=evaluated.settings,
-            params=evaluated.params,
-            secrets=evaluated.secrets,
+            settings=reveal(evaluated.settings, os.environ, definition.secrets),
+            params=_revealed(evaluated.visible, definition.secrets),
+            secrets=secrets,
             folder=folder,
             config=self.config,
             database=self.database,
             read_file=partial(self._read_file, definition.files),
-            log=InlineLog(folder, evaluated.secrets, engine.log_head_kib * 1024, engine.log_tail_kib * 1024),
+            log=InlineLog(folder, secrets, engine.log_head_kib * 1024, engine.log_tail_kib * 1024),
             steps=partial(self._statuses, record.id),
         )
-        timeout = DEFAULT_TIMEOUT_SECONDS if evaluated.timeout is None else evaluated.timeout
-        return Attempt(key, image, runtime, context, timeout)
+        return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout)
 
     def _read_file(self, files: dict[str, str], name: str) -> bytes:
         with self.database.read() as connection:
@@ -581,7 +587,7 @@ class Worker:
             self._record_start(attempt)
 
     def _record_start(self, attempt: Attempt, handle: Any = None) -> None:
-        event = Started(attempt.key.step_id, attempt.key.generation, attempt.context.params, handle)
+        event = Started(attempt.key.step_id, attempt.key.generation, attempt.params, handle)
         try:
             self._durably(lambda: self._apply(attempt.key.run_id, event, root=attempt.image))
         except Refused:
@@ -635,7 +641,7 @@ class Worker:
             if done.in_transaction is not None:
                 done.in_transaction(connection)
 
-        event = Ended(attempt.key.step_id, attempt.key.generation, outcome, attempt.context.params)
+        event = Ended(attempt.key.step_id, attempt.key.generation, outcome, attempt.params)
         self._attempts.pop(attempt.key, None)
         fault("worker.before_result")
         try:
@@ -646,7 +652,7 @@ class Worker:
             self._attempts[attempt.key] = attempt
             raise
         except Exception as error:
-            event = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.context.params)
+            event = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.params)
             attempt.shipped.clear()
             with suppress(Refused):
                 self._durably(lambda: self._apply(attempt.key.run_id, event, root=attempt.image, also=attempt.ship_log))
@@ -691,6 +697,16 @@ class Worker:
             with self.database.write() as connection:
                 for attempt in growing:
                     attempt.ship_log(connection)
+
+
+def _revealed(values: Mapping[str, TypedValue], allowed: Collection[str]) -> dict[str, TypedValue]:
+    """With secrets filled in: for the step's process only, never for the store."""
+    if not allowed:
+        return dict(values)
+    return {
+        name: TypedValue.from_dict({"type": item.type.value, "value": reveal(item.value, os.environ, allowed)})
+        for name, item in values.items()
+    }
 
 
 def _failure(error: Exception) -> Outcome:

@@ -30,6 +30,7 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.errors import IcefloeError
 from icefloe.store.database import Database
+from icefloe.workflow.files import script_key
 from icefloe.workflow.step_types import BUILTIN, StepType
 from icefloe.workflow.values import TypedValue
 
@@ -110,11 +111,16 @@ class StepContext:
     config: Config
     database: Database
     read_file: Callable[[str], bytes]
-    """The content of a file that the workflow's version contains, by the name used in the definition."""
+    """The content of a file that the workflow's version contains, by its key (``file:a.sql``, ``s3:bucket/key``)."""
     log: Callable[[str], None]
     """Write a line to the attempt's log, for steps that have no process."""
     steps: Callable[[], Mapping[str, str]]
     """The statuses of the run's other steps, as they are now."""
+
+    def script(self, setting: str) -> str:
+        """A ``script:`` setting's text: itself, or the content of the file it names. A file's content is taken as it is."""
+        key = script_key(setting)
+        return setting if key is None else self.read_file(key).decode("utf-8")
 
     def parsed(self, step_type: StepType) -> BaseModel:
         """The settings as the type's own model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import ClassVar
 
@@ -35,8 +36,6 @@ class PythonStep(StepRuntime):
     blocking: ClassVar[bool] = False
 
     def start(self, context: StepContext) -> Progress:
-        import json
-
         settings = context.parsed(self.type)
         assert isinstance(settings, PythonSettings)
         script = context.folder / "script.py"
@@ -44,7 +43,7 @@ class PythonStep(StepRuntime):
             write_private(script, _CALL.encode())
             arguments = (settings.script.strip(), *(json.dumps(item) for item in settings.args))
         else:
-            write_private(script, settings.script.encode())
+            write_private(script, context.script(settings.script).encode())
             arguments = tuple(str(item) for item in settings.args)
         argv = (python_program(), str(script), *arguments)
         return Launch(Command(argv, environment(context, settings.env), context.config.root))

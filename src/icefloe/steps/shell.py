@@ -23,7 +23,7 @@ class ShellStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, ShellSettings)
         script = context.folder / "script.sh"
-        text = settings.script
+        text = context.script(settings.script)
         write_private(script, text.encode())
         if text.startswith("#!"):
             script.chmod(0o700)

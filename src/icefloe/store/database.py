@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from icefloe.errors import ConfigError, IcefloeError, MissingComponentError, UnreachableError
 
@@ -90,8 +90,11 @@ class Database:
                 with connection.begin():
                     yield connection
         except DBAPIError as error:
+            # A broken constraint or a wrong statement is our mistake, not the database's state.
+            if isinstance(error, sa.exc.IntegrityError | sa.exc.ProgrammingError) and not error.connection_invalidated:
+                raise
             raise self._translated(error) from error
-        except SQLAlchemyError as error:
+        except sa.exc.TimeoutError as error:
             raise StateUnreachableError(str(error), where=self.label) from error
 
     def announce(self, connection: Connection, what: str = "") -> None:
@@ -132,13 +135,11 @@ class Database:
                 return StateUnusableError(
                     "the state database cannot be opened", where=self.label, hint="make the project with: icefloe init"
                 )
-            if "locked" in low or "busy" in low:
+            if "is locked" in low or "busy" in low:
                 return StateUnreachableError(
                     f"still locked by another process after {BUSY_SECONDS:.0f} s", where=self.label
                 )
-        if error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
-            return StateUnreachableError(text.splitlines()[0] if text else "no answer", where=self.label)
-        return StateUnusableError(text, where=self.label)
+        return StateUnreachableError(text.splitlines()[0] if text else "no answer", where=self.label)
 
 
 def _with_driver(url: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -59,6 +58,7 @@ def create_if_absent(connection: Connection, workflow_id: str, now: float) -> No
         "latest_version": 0,
         "next_number": 1,
         "paused": 0,
+        "unblocked": 0,
         "created_at": now,
         "updated_at": now,
     }
@@ -106,16 +106,13 @@ def unblock(connection: Connection, workflow_id: str, seq: int) -> None:
     connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(unblocked=seq))
 
 
-def add_files(connection: Connection, contents: Iterable[bytes]) -> list[str]:
-    """Store each content once. Returns their digests."""
-    digests = []
-    for content in contents:
-        digest = hashlib.sha256(content).hexdigest()
-        digests.append(digest)
-        known = connection.execute(sa.select(files.c.digest).where(files.c.digest == digest)).first()
-        if known is None:
-            connection.execute(sa.insert(files), {"digest": digest, "content": content})
-    return digests
+def add_files(connection: Connection, contents: Mapping[str, bytes]) -> None:
+    """Store contents by digest, each once."""
+    if contents:
+        known = connection.execute(sa.select(files.c.digest).where(files.c.digest.in_(contents))).scalars()
+        new = contents.keys() - set(known)
+        if new:
+            connection.execute(sa.insert(files), [{"digest": d, "content": contents[d]} for d in sorted(new)])
 
 
 def file(connection: Connection, digest: str) -> bytes | None:

@@ -165,11 +165,18 @@ _UPDATE_RUN = (
 )  # fmt: skip
 _BUMP = sa.update(runs).where(runs.c.id == sa.bindparam("_id")).values(revision=sa.bindparam("revision"))
 _STEP_CHANGES = tuple(c.name for c in steps.c if c.name not in ("run_id", "step_id", "root_id", "position", "type"))
-_UPDATE_STEP = (
-    sa.update(steps)
-    .where(steps.c.run_id == sa.bindparam("_run"), steps.c.step_id == sa.bindparam("_step"))
-    .values({name: sa.bindparam(name) for name in _STEP_CHANGES})
-)
+_STEP_STATE = tuple(name for name in _STEP_CHANGES if name not in ("params", "outputs"))
+
+
+def _update_step(names: Iterable[str]) -> sa.Update:
+    return (
+        sa.update(steps)
+        .where(steps.c.run_id == sa.bindparam("_run"), steps.c.step_id == sa.bindparam("_step"))
+        .values({name: sa.bindparam(name) for name in names})
+    )
+
+
+_UPDATE_STEP, _UPDATE_STEP_STATE = _update_step(_STEP_CHANGES), _update_step(_STEP_STATE)
 
 
 def insert(connection: Connection, record: RunRecord, its_steps: Sequence[StepRecord]) -> None:
@@ -202,13 +209,15 @@ def replace_steps(connection: Connection, run_id: str, records: Sequence[StepRec
     connection.execute(sa.insert(steps), [_step_values(record) for record in records])
 
 
-def update_steps(connection: Connection, records: Iterable[StepRecord]) -> None:
+def update_steps(connection: Connection, records: Iterable[StepRecord], *, with_values: bool = True) -> None:
+    """Write what changes during a step's life; parameters and outputs only ``with_values``."""
+    names = _STEP_CHANGES if with_values else _STEP_STATE
     values = []
     for record in records:
         row = _step_values(record)
-        values.append({"_run": record.run_id, "_step": record.step_id, **{name: row[name] for name in _STEP_CHANGES}})
+        values.append({"_run": record.run_id, "_step": record.step_id, **{name: row[name] for name in names}})
     if values:
-        connection.execute(_UPDATE_STEP, values)
+        connection.execute(_UPDATE_STEP if with_values else _UPDATE_STEP_STATE, values)
 
 
 def add_events(connection: Connection, records: Sequence[EventRecord]) -> None:

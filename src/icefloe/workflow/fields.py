@@ -27,6 +27,8 @@ class Fields:
         more = tuple(more)
         for entry in node.entries.values():
             self._sort(entry, more)
+        # ``owner:`` with nothing behind it is the same as no owner.
+        self.reserved = {name: entry for name, entry in self.reserved.items() if not _is_nothing(entry.value)}
 
     def _sort(self, entry: Entry, more: tuple[str, ...]) -> None:
         name = self.level.match(entry.key, more)
@@ -208,3 +210,7 @@ class Fields:
             yield from node.items
         else:
             self.wrong(name, "a list")
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value is None

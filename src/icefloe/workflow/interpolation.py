@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from icefloe.errors import UsageError
@@ -122,18 +122,25 @@ def secrets_in(data: Any) -> Iterator[str]:
             yield from secrets_in(item)
 
 
-def reveal(data: Any, environment: Mapping[str, str]) -> Any:
-    """The data with its secrets filled in. Call it last, where the value is used, and store the result nowhere."""
+def reveal(data: Any, environment: Mapping[str, str], allowed: Collection[str]) -> Any:
+    """The data with its secrets filled in. Call it last, where the value is used, and store the result nowhere.
+
+    ``allowed`` are the secrets that the definition itself refers to (``WorkflowVersion.secrets``): a text that came out
+    of data and looks like a reference to another one stays the text it is.
+    """
     if isinstance(data, str):
-        return _SECRET.sub(lambda found: _secret(found.group(1), environment), data)
+        return _SECRET.sub(lambda found: _secret(found, environment, allowed), data)
     if isinstance(data, Mapping):
-        return {reveal(key, environment): reveal(item, environment) for key, item in data.items()}
+        return {key: reveal(item, environment, allowed) for key, item in data.items()}
     if isinstance(data, list | tuple):
-        return [reveal(item, environment) for item in data]
+        return [reveal(item, environment, allowed) for item in data]
     return data
 
 
-def _secret(name: str, environment: Mapping[str, str]) -> str:
+def _secret(found: re.Match[str], environment: Mapping[str, str], allowed: Collection[str]) -> str:
+    name = found.group(1)
+    if name not in allowed:
+        return found.group()
     if name not in environment:
         raise MissingSecretError(f"the secret $ENV{{{name}}} is not set", hint=f"export {name}=… where the worker runs")
     return environment[name]

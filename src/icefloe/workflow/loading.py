@@ -13,6 +13,7 @@ from icefloe.workflow.model import Workflow
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import DefinitionError, Findings, Problem, Severity
 from icefloe.workflow.step_types import BUILTIN, StepTypes
+from icefloe.workflow.validation import validate
 from icefloe.workflow.yaml_workflow import read_workflow
 
 
@@ -52,6 +53,8 @@ def inspect(source: str | bytes, file: str = "workflow.yaml", types: StepTypes =
     text = document.decode(source, file, findings) if isinstance(source, bytes) else source
     root = document.read(text, file, findings) if text is not None else None
     workflow = read_workflow(root, types, findings, places) if root is not None else None
+    if workflow is not None:
+        validate(workflow, findings, places)
     if workflow is None and not findings.has_errors:
         findings.error("definition.empty", "there is no workflow in this file", places.workflow)
     return Inspected(workflow, findings.ordered(), places)

@@ -13,7 +13,7 @@ it, so that a new field with a default changes no digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -396,6 +396,12 @@ def containers(workflow: Workflow) -> Iterator[Container]:
     for _, step in walk(workflow):
         if isinstance(step, ForeachStep):
             yield step
+
+
+def in_order(transitions: Iterable[Transition], steps: Sequence[Step]) -> tuple[Transition, ...]:
+    """Transitions as every loader keeps them: each once, by the position of their source, else as written."""
+    position = {step.id: index for index, step in reversed(list(enumerate(steps)))}
+    return tuple(sorted(dict.fromkeys(transitions), key=lambda edge: position.get(edge.source, len(position))))
 
 
 def predecessors(container: Container, step_id: str) -> tuple[Transition, ...]:

@@ -110,7 +110,14 @@ LEVELS: dict[str, Level] = {
         ),
         Level(
             "foreach",
-            {**_STEP, "loop_params": (), "ranges": (), "concurrency": ("job_concurrency",), **_BODY},
+            {
+                **_STEP,
+                "loop_params": (),
+                "job_params": (),
+                "ranges": (),
+                "concurrency": ("job_concurrency",),
+                **_BODY,
+            },
             open=True,
         ),
         Level("range", {"from": ("start",), "to": ("end",), "increment": ("step",)}),

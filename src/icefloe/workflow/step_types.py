@@ -106,6 +106,7 @@ class SparkSettings(Settings):
     write: WriteSettings | None = None
     conf: dict[str, EnvValue | bool] = {}
     args: list[str | int | float | bool] = []
+    files: Texts = Field(default=[], description="further files that the version is to contain")
     submit: Annotated[Literal["connect", "spark-submit"], BeforeValidator(_lower)] = "connect"
     master: Text | None = None
     remote: Text | None = Field(default=None, description="a Spark Connect address, sc://host:port")
@@ -119,6 +120,7 @@ class ShellSettings(Settings):
 
     script: Text
     env: dict[str, EnvValue] = {}
+    files: Texts = Field(default=[], description="further files that the version is to contain")
 
 
 class PythonSettings(Settings):
@@ -127,6 +129,7 @@ class PythonSettings(Settings):
     script: Annotated[Text, Field(description="Python text, a .py file, or module:function")]
     args: list[str | int | float | bool] = []
     env: dict[str, EnvValue] = {}
+    files: Texts = Field(default=[], description="further files that the version is to contain")
 
 
 class HttpSettings(Settings):

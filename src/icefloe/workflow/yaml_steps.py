@@ -20,6 +20,7 @@ from icefloe.workflow.model import (
     SubworkflowStep,
     Transition,
     TypedStep,
+    in_order,
 )
 from icefloe.workflow.parameters import base_name, read_params
 from icefloe.workflow.places import Places
@@ -76,6 +77,7 @@ class StepReader:
             reader.read_dag(dag, frozenset(own))
         self.places.edges.update(reader.edges)
         all_steps, edges = expand(tuple(steps), tuple(reader.edges))
+        edges = in_order(edges, all_steps)
         for step in all_steps:
             self.places.steps.setdefault(step.id, fields.at("dag") if dag is not None else fields.at(name))
         return all_steps, edges
@@ -148,7 +150,7 @@ class StepReader:
         own = read_params(fields.params, self.findings)
         for entry in fields.params:
             self.places.params[(step_id, base_name(entry.key))] = entry.position
-        nested = fields.map("params") if params else None
+        nested = fields.map("params" if params else "job_params")
         if nested is not None:
             own = self._joined(own, step_id, nested)
         return {
