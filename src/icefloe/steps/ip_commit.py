@@ -24,6 +24,7 @@ from icefloe.store.captures import CaptureRecord
 from icefloe.workflow.model import Transition, Workflow, containers
 from icefloe.workflow.step_types import IpCommitSettings, StepType
 from icefloe.workflow.values import TypedValue
+from icefloe.workflow.versions import WorkflowVersion
 
 _GOOD = ("SUCCEEDED", "UNSATISFIED", "DISABLED")
 
@@ -91,7 +92,7 @@ def _definition(context: StepContext) -> Workflow:
     with context.database.read() as connection:
         version = definitions.version(connection, context.workflow_id, context.version)
     assert version is not None, "a run's version is never deleted"
-    return Workflow.from_dict(json.loads(version.definition))
+    return WorkflowVersion.from_dict(json.loads(version.definition)).workflow
 
 
 def _between(workflow: Workflow, capture_steps: Iterable[str], commit: str) -> set[str]:
