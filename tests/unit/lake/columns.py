@@ -94,15 +94,15 @@ def data_file(column: Column, values: Sequence[Any], *, field_id: int = 1, **ext
     """A manifest's ``data_file`` with full metrics of one column."""
     low, high = bounds(column, values)
 
-    def pairs(value: Any) -> list[dict[str, Any]]:
-        return [] if value is None else [{"key": field_id, "value": value}]
+    def pairs(value: Any) -> dict[int, Any]:
+        return {} if value is None else {field_id: value}
 
     return {
         "record_count": len(values),
         "file_size_in_bytes": 1000,
         "partition": {},
         "null_value_counts": pairs(sum(value is None for value in values)),
-        "nan_value_counts": pairs(sum(map(is_nan, values))) if column.kind in ("float", "double") else [],
+        "nan_value_counts": pairs(sum(map(is_nan, values))) if column.kind in ("float", "double") else {},
         "lower_bounds": pairs(low),
         "upper_bounds": pairs(high),
         **extra,

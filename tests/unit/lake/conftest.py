@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None, print_blob=True)
+settings.register_profile("patient", deadline=None, print_blob=True, max_examples=40)
 settings.load_profile("patient")

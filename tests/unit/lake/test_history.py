@@ -245,7 +245,7 @@ class Truth:
         return {truth} if len(seen) == len(line) else {HistoryRolledBackError, HistoryExpiredError}
 
 
-@settings(max_examples=600)
+@settings(max_examples=250)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([1, 2, 3]))
 def test_the_chain_is_the_true_one_or_the_reason_is_true(seed: int, steps: int, version: int) -> None:
     truth = Truth(random.Random(seed), version)

@@ -42,7 +42,17 @@ def test_the_oldest_metadata_has_one_schema_and_one_spec() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"null", b"{}", b"\x1f\x8bgarbage", gzip.compress(b"{}")[:-4], b"\xff\xfe", b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"\x1f\x8bgarbage",
+        gzip.compress(b"{}", mtime=0)[:-4],
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
 )
 def test_what_is_no_metadata_is_unreadable(data: bytes) -> None:
     with pytest.raises(MetadataUnreadableError) as raised:
@@ -63,7 +73,7 @@ def damaged(dice: random.Random, value: Any) -> Any:
     return dice.choice([None, 0, "x", [], {}, [None], {"a": 1}, True])
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_damaged_json_fails_when_it_is_read_or_not_at_all(seed: int) -> None:
     try:

@@ -12,7 +12,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.types import BinaryType, DoubleType, IntegerType, LongType, StringType
 
 from icefloe.lake.predicates import range_filter
-from icefloe.lake.ranges import BoundLookup, Range, RangeBuilder
+from icefloe.lake.ranges import Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionField, PartitionSpec
 from tests.unit.lake.columns import COLUMNS, Column, columns, data_file, is_nan
 from tests.unit.lake.spark_predicate import evaluate
@@ -33,8 +33,7 @@ def range_of(
 ) -> Range:
     builder = RangeBuilder(Field(1, ("c",), column.kind, default))
     for file in files:
-        lookup = BoundLookup.of(file, frozenset({1}))
-        builder.add_file(file, spec=spec, column_exists=column_exists, lookup=lookup)
+        builder.add_file(file, spec=spec, column_exists=column_exists)
     return builder.result()
 
 
@@ -52,7 +51,7 @@ def files_of_a_column(draw: st.DrawFn) -> tuple[Column, list[list[Any]], list[di
     for values in contents:
         file = data_file(column, values)
         for name in draw(st.sets(st.sampled_from(METRICS))):
-            file[name] = draw(st.sampled_from([None, []]))
+            file[name] = draw(st.sampled_from([None, {}]))
         files.append(file)
     return column, contents, files
 
@@ -104,7 +103,7 @@ def test_negative_zero_is_below_zero_as_iceberg_skips_files_by_it(kind: str, zer
 
 def test_one_file_without_a_bound_makes_that_side_unknown_and_leaves_the_other() -> None:
     whole, lacking = data_file(LONG, [1, 9]), data_file(LONG, [5, 7])
-    lacking["upper_bounds"] = []
+    lacking["upper_bounds"] = {}
     found = range_of(LONG, whole, lacking)
     assert (found.min, found.min_known) == (1, True)
     assert (found.max, found.max_known, found.known) == (None, False, False)
@@ -135,7 +134,7 @@ def test_an_empty_file_tells_nothing_and_takes_nothing_away() -> None:
 
 def test_a_nan_in_the_bounds_bounds_nothing() -> None:
     file = data_file(DOUBLE, [1.0])
-    file["lower_bounds"] = file["upper_bounds"] = [{"key": 1, "value": to_bytes(DoubleType(), float("nan"))}]
+    file["lower_bounds"] = file["upper_bounds"] = {1: to_bytes(DoubleType(), float("nan"))}
     found = range_of(DOUBLE, file)
     assert (found.min_known, found.max_known) == (False, False)
 
@@ -143,7 +142,7 @@ def test_a_nan_in_the_bounds_bounds_nothing() -> None:
 def test_a_bound_that_cannot_be_read_makes_its_side_unknown() -> None:
     day = next(column for column in COLUMNS if column.kind == "date")
     file = data_file(day, [date(2024, 1, 1)])
-    file["upper_bounds"] = [{"key": 1, "value": (2932897).to_bytes(4, "little")}]
+    file["upper_bounds"] = {1: (2932897).to_bytes(4, "little")}
     found = range_of(day, file)
     assert (found.min, found.min_known, found.max_known) == (date(2024, 1, 1), True, False)
 
@@ -165,7 +164,7 @@ def test_a_default_that_cannot_be_read_makes_the_range_unknown() -> None:
     nanos = Field(1, ("c",), "timestamp_ns", "2024-01-01T00:00:00.000000001")
     builder = RangeBuilder(nanos)
     file = data_file(LONG, [1], field_id=99)
-    builder.add_file(file, spec=UNPARTITIONED, column_exists=False, lookup=BoundLookup.of(file, frozenset({1})))
+    builder.add_file(file, spec=UNPARTITIONED, column_exists=False)
     assert not builder.result().known
 
 
@@ -180,7 +179,7 @@ def test_an_identity_partition_stands_in_for_missing_bounds() -> None:
     found = range_of(LONG, bare, spec=spec)
     assert (found.min, found.max, found.known) == (5, 5, True)
     half = data_file(LONG, [5], partition={"odd_x20name": 5})
-    half["upper_bounds"] = []
+    half["upper_bounds"] = {}
     assert range_of(LONG, half, spec=spec).known
 
 
@@ -194,7 +193,7 @@ def test_other_transforms_do_not_stand_in_for_bounds() -> None:
 def test_columns_without_an_order_have_unknown_ranges(kind: str) -> None:
     builder = RangeBuilder(Field(1, ("c",), kind))
     file = data_file(LONG, [1])
-    builder.add_file(file, spec=UNPARTITIONED, column_exists=True, lookup=BoundLookup.of(file, frozenset({1})))
+    builder.add_file(file, spec=UNPARTITIONED, column_exists=True)
     assert not builder.result().known
 
 
