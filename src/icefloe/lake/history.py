@@ -144,7 +144,7 @@ def _explain(
             where=table,
             diff_possible=True,
         )
-    complete = oldest.parent_id is None
+    complete = oldest.is_first
     if complete and (held or number):
         if number and oldest.sequence_number and number > oldest.sequence_number:
             return HistoryRolledBackError(

@@ -33,6 +33,18 @@ class Snapshot:
         return self.summary.get("operation")
 
     @property
+    def is_first(self) -> bool:
+        """Whether a history begins here: there is no parent, and none of the files came from one.
+
+        PyIceberg 0.12 takes the parent's id away when it expires the parent; such an orphan still has its parent's files.
+        """
+        try:
+            added = int(self.summary.get("added-data-files", 0))
+            return self.parent_id is None and int(self.summary.get("total-data-files", added)) <= added
+        except ValueError:
+            return self.parent_id is None
+
+    @property
     def is_cherry_pick(self) -> bool:
         return "source-snapshot-id" in self.summary
 

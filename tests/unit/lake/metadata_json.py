@@ -18,6 +18,8 @@ class Past:
     number: int = 0
     timestamp_ms: int = 0
     operation: str = "append"
+    files: tuple[int, int] | None = None
+    """Added and total data files, if the summary tells."""
 
 
 def table_metadata(
@@ -62,6 +64,8 @@ def _snapshot(one: Past, version: int) -> dict[str, Any]:
         "summary": {"operation": one.operation},
         "schema-id": 0,
     }
+    if one.files is not None:
+        out["summary"] |= {"added-data-files": str(one.files[0]), "total-data-files": str(one.files[1])}
     if one.parent is not None:
         out["parent-snapshot-id"] = one.parent
     if version >= 2:

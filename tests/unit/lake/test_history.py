@@ -108,6 +108,13 @@ def test_a_replaced_table_starts_anew_without_a_parent() -> None:
     assert not raised.value.diff_possible
 
 
+def test_an_orphan_that_has_its_lost_parents_files_does_not_look_replaced() -> None:
+    with pytest.raises(HistoryExpiredError):
+        ids(table_metadata([Past(9, None, 9, files=(1, 4))], {"main": 9}), at(4))
+    with pytest.raises(TableReplacedError):
+        ids(table_metadata([Past(9, None, 9, files=(4, 4))], {"main": 9}), at(4))
+
+
 def test_a_table_with_another_uuid_was_recreated_even_when_ids_agree() -> None:
     with pytest.raises(TableRecreatedError):
         ids(table_metadata(LINE, {"main": 4}), at(1, uuid="22222222-2222-2222-2222-222222222222"))
