@@ -11,13 +11,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from icefloe.cli.main import app
+from icefloe.cli.main import app, load_areas
 from icefloe.errors import NotFoundError
 
 SEEDS = Path(__file__).parent.parent / "workflow" / "seeds"
 
 
 def icefloe(*arguments: str) -> Result:
+    load_areas(arguments)
     return CliRunner().invoke(app, list(arguments))
 
 
