@@ -37,8 +37,6 @@ def test_a_workflow_written_as_yaml_reads_back_as_the_same_workflow(workflow: Wo
         "a\t\nb",
         "\n",
         "x\n\n",
-    ]
-    + [
         " x\ny",
         "x\n ",
         "- a\n# b\n",
