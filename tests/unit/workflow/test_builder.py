@@ -120,6 +120,15 @@ def test_what_is_built_can_be_written_as_yaml_and_read_back() -> None:
     assert load(to_yaml(workflow)).workflow == workflow
 
 
+def test_steps_fan_out_and_join() -> None:
+    flow = Pipeline("fan")
+    start, left, right, end = (flow.noop(name) for name in ("start", "left", "right", "end"))
+    start >> [left, right]
+    [left, right] >> end
+    arrows = [(edge.source, edge.target) for edge in flow.workflow().transitions]
+    assert arrows == [("start", "left"), ("start", "right"), ("left", "end"), ("right", "end")]
+
+
 def test_mistakes_are_told_all_at_once_with_their_python_lines() -> None:
     flow = Pipeline("bad id", odd=[1, "a"])
     flow.spark("a", "select 1", keys=["k"])
