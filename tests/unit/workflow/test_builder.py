@@ -214,3 +214,22 @@ def test_a_python_file_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pyt
     if marker.exists():
         state = Path(f"/proc/{marker.read_text()}/stat")
         assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize("odd", [{"a": {1, 2}}, {"a": object()}, {"a": float("nan")}])
+def test_what_cannot_be_stored_is_refused(odd: dict[str, object]) -> None:
+    flow = Pipeline("odd")
+    flow.http("a", "http://localhost", body=odd)
+    with pytest.raises(DefinitionError, match="cannot be stored"):
+        flow.build()
+
+
+def test_triggers_that_never_fire_are_refused_where_they_are_written() -> None:
+    for wrong in (
+        lambda: cron("nonsense"),
+        lambda: cron("@daily", "Mars/Olympus"),
+        lambda: every(0),
+        lambda: every("soon"),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
