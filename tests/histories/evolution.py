@@ -33,6 +33,17 @@ def drop_column(h: History) -> None:
     h.columns.remove(column)
 
 
+def readd_column(h: History) -> None:
+    """Drop a column and add another of the same name: a new column to Iceberg, whose old values must not come back."""
+    old = h.rng.choice(droppable(h))
+    h.sql(f"ALTER TABLE {h.name} DROP COLUMN {old.sql}")
+    h.columns.remove(old)
+    h.next_key += 1
+    new = Column(h.next_key, old.name, old.kind if h.rng.random() < 0.5 else h.draw_kind())
+    h.sql(f"ALTER TABLE {h.name} ADD COLUMN {new.sql} {new.kind.sql}")
+    h.columns.append(new)
+
+
 def rename_column(h: History) -> None:
     position = h.rng.randrange(len(h.columns))
     taken = {c.name.lower() for c in h.columns}
@@ -90,6 +101,7 @@ def drop_partition_field(h: History) -> None:
     field = h.rng.choice(h.fields)
     h.sql(f"ALTER TABLE {h.name} DROP PARTITION FIELD {spelled(h, field)}")
     h.fields.remove(field)
+    h.past_fields.append(field)
 
 
 def replace_partition_field(h: History) -> None:
@@ -98,6 +110,7 @@ def replace_partition_field(h: History) -> None:
         return
     h.sql(f"ALTER TABLE {h.name} REPLACE PARTITION FIELD {spelled(h, old)} WITH {spelled(h, new)} AS `{h.label('p')}`")
     h.fields[h.fields.index(old)] = new
+    h.past_fields.append(old)
     h.ever_partitioned_by.add(new.column)
 
 

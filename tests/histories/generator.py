@@ -28,8 +28,9 @@ def _branches(h: History) -> set[str]:
 
 
 OPERATIONS = [
-    Operation(writes.append, 12),
+    Operation(writes.append, 9),
     Operation(writes.append_nothing, 0.5),
+    Operation(writes.append_by_second_writer, 2, writes.second_writer_can),
     Operation(writes.overwrite_partitions, 1.5),
     Operation(writes.overwrite_statically, 0.5),
     Operation(writes.delete, 2, lambda h: h.head),
@@ -39,34 +40,36 @@ OPERATIONS = [
     Operation(writes.merge_insert_only, 1, lambda h: h.head),
     Operation(writes.delete_whole_files, 1, lambda h: h.head),
     Operation(writes.truncate, 0.3, lambda h: h.head),
-    Operation(writes.write_to_branch, 2, _branches),
-    Operation(writes.stage, 1.5),
+    Operation(writes.write_to_branch, 5, _branches),
+    Operation(writes.stage, 1.2),
     Operation(writes.replace_table, 0.5),
     Operation(maintenance.compact, 1.5, lambda h: h.head),
     Operation(maintenance.rewrite_manifests, 1.2, lambda h: h.head),
     Operation(maintenance.rewrite_delete_files, 0.5, lambda h: h.head and h.version > 1),
-    Operation(maintenance.expire, 1, lambda h: len(h.present) > 4),
+    Operation(maintenance.expire, 1.5, lambda h: len(h.present) > 4),
     Operation(maintenance.roll_back, 0.8, lambda h: len(h.chain(h.head)) > 2),
-    Operation(maintenance.cherry_pick, 2, lambda h: h.staged and h.head),
-    Operation(maintenance.create_branch, 0.8, lambda h: h.head and len(_branches(h)) < 3),
+    Operation(maintenance.set_current, 0.4, lambda h: h.head),
+    Operation(maintenance.cherry_pick, 8, lambda h: h.staged and h.head),
+    Operation(maintenance.create_branch, 1.2, lambda h: h.head and len(_branches(h)) < 3),
     Operation(maintenance.create_tag, 0.4, lambda h: h.head),
-    Operation(maintenance.fast_forward, 1, lambda h: h.head and _branches(h)),
+    Operation(maintenance.fast_forward, 4, lambda h: h.head and _branches(h)),
     Operation(maintenance.drop_branch, 0.2, _branches),
     Operation(evolution.add_column, 1.2, lambda h: len(h.columns) < 9),
     Operation(evolution.drop_column, 0.7, lambda h: len(evolution.droppable(h)) > 1),
+    Operation(evolution.readd_column, 0.5, evolution.droppable),
     Operation(evolution.rename_column, 1),
     Operation(evolution.reorder_columns, 0.5, lambda h: len(h.columns) > 2),
-    Operation(evolution.promote_column, 1, evolution.promotable),
+    Operation(evolution.promote_column, 2, evolution.promotable),
     Operation(evolution.add_partition_field, 1, lambda h: len(h.fields) < 3),
     Operation(evolution.drop_partition_field, 0.7, lambda h: h.fields),
-    Operation(evolution.replace_partition_field, 0.5, lambda h: h.fields),
-    Operation(evolution.upgrade, 0.8, lambda h: h.version < 3),
+    Operation(evolution.replace_partition_field, 0.8, lambda h: h.fields),
+    Operation(evolution.upgrade, 1.2, lambda h: h.version < 3),
     Operation(evolution.change_metrics, 0.5),
     Operation(evolution.change_sort_order, 0.3),
 ]
 
 
-def start(spark: Any, namespace: str, seed: int) -> History:
+def start(spark: Any, catalog: Any, namespace: str, seed: int) -> History:
     """A fresh table: two to five random columns beside ``rid``, up to two partition fields, any format version."""
     rng = Random(seed)
     version = rng.choice([1, 2, 2, 3])
@@ -79,7 +82,7 @@ def start(spark: Any, namespace: str, seed: int) -> History:
         # Iceberg's default of 4 retries waits; nothing else writes here.
         "commit.retry.num-retries": "0",
     }
-    history = History(spark, namespace, f"t{seed}", rng, properties, version)
+    history = History(spark, catalog, namespace, f"t{seed}", rng, properties, version)
     history.columns = [Column(1, "rid", KINDS[rng.choice(["bigint", "bigint", "int"])])]
     for _ in range(rng.randint(2, 5)):
         history.columns.append(history.new_column(history.draw_kind()))

@@ -79,11 +79,17 @@ class Commit:
     summary: Mapping[str, str]
     live: dict[int, Row]
     appended: dict[int, Row]
+    written: frozenset[int]
+    """Rids the statement itself named; what else it wrote was carried over from older files."""
+    rid_name: str
+    """What ``rid`` was called then: an old snapshot is read in its own schema."""
 
 
 @dataclass
 class History:
     spark: Any
+    catalog: Any
+    """The same catalog for PyIceberg, which is the second writer."""
     namespace: str
     table: str
     rng: Random
@@ -91,6 +97,7 @@ class History:
     version: int
     columns: list[Column] = field(default_factory=list)
     fields: list[PartitionField] = field(default_factory=list)
+    past_fields: list[PartitionField] = field(default_factory=list)
     ever_partitioned_by: set[int] = field(default_factory=set)
     commits: dict[int, Commit] = field(default_factory=dict)
     present: set[int] = field(default_factory=set)
@@ -220,13 +227,12 @@ class History:
     def _remember(self, fact: Any, rows: Mapping[int, Row]) -> Commit:
         before = self.commits[fact.parent_id].live if fact.parent_id is not None else {}
         candidates = {**before, **rows}
-        # An old snapshot is read in its own schema, in which rid may have had another name: only the newest is read here.
         found = [r[0] for r in self.spark.sql(f"SELECT {self.rid.sql} FROM {self.name} VERSION AS OF {fact.snapshot_id}").collect()]
         if len(found) != len(set(found)) or not set(found) <= set(candidates):
             raise HistoryError(f"snapshot {fact.snapshot_id} ({fact.operation}) holds rids {sorted(found)}, possible are {sorted(candidates)}")
         live = {rid: candidates[rid] for rid in found}
         appended = {rid: row for rid, row in live.items() if rid not in before} if fact.operation == "append" else {}
-        commit = Commit(fact.snapshot_id, fact.parent_id, fact.operation, dict(fact.summary), live, appended)
+        commit = Commit(fact.snapshot_id, fact.parent_id, fact.operation, dict(fact.summary), live, appended, frozenset(rows), self.rid.name)
         self.commits[commit.id] = commit
         return commit
 

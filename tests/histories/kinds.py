@@ -16,7 +16,6 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-EPOCH = datetime(1970, 1, 1)
 # Short enough to be the name of a partition's folder, long enough to have their bounds cut at 16 characters.
 STRINGS = [
     "",
@@ -73,8 +72,24 @@ def comparable(value: Any) -> Any:
     return value
 
 
-def micros(value: datetime) -> int:
-    return (value - EPOCH) // timedelta(microseconds=1)
+def arrow_value(kind: Kind, value: Any) -> Any:
+    """A shadow's value as pyarrow takes it."""
+    if value is None:
+        return None
+    if kind.name == "timestamp":
+        return value.replace(tzinfo=UTC)
+    if kind.name == "struct":
+        return {"a": value[0], "b": value[1]}
+    return list(value) if kind.name in ("map", "array") else value
+
+
+def from_arrow(kind: Kind, value: Any) -> Any:
+    """The reverse: what ``to_pylist`` gives, in the shadow's form."""
+    if value is None:
+        return None
+    if kind.name == "struct":
+        return tuple(value.values())
+    return frozenset(value) if kind.name == "map" else comparable(value)
 
 
 def _text(value: str) -> str:

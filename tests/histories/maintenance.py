@@ -58,6 +58,12 @@ def roll_back(h: History) -> None:
     h.observe()
 
 
+def set_current(h: History) -> None:
+    """Point main at any snapshot: forwards again after a roll-back, at a branch's commit, before a replacement."""
+    h.sql(f"CALL system.set_current_snapshot('{h.name}', {h.rng.choice(sorted(h.present))})")
+    h.observe()
+
+
 def cherry_pick(h: History) -> None:
     staged = h.staged.pop(h.rng.randrange(len(h.staged)))
     rows = h.commits[staged].live

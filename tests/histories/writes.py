@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from tests.histories.evolution import draw_field, spelled
 from tests.histories.history import History, Row
+from tests.histories.kinds import arrow_value
 
 
 def _insert(h: History, target: str, rows: dict[int, Row]) -> None:
@@ -21,6 +25,23 @@ def append(h: History) -> None:
 def append_nothing(h: History) -> None:
     _insert(h, h.name, {})
     h.observe()
+
+
+def second_writer_can(h: History) -> bool:
+    """PyIceberg 0.12 writes Parquet into v1 and v2 tables."""
+    plain = all(f.transform == "identity" for f in h.fields) and not h.past_fields
+    return h.version < 3 and h.properties["write.format.default"] == "parquet" and plain and h.head is not None
+
+
+def append_by_second_writer(h: History) -> None:
+    """PyIceberg appends: other manifests, other metrics, another spelling of paths."""
+    rows = h.draw_rows(h.rng.randint(1, 3))
+    table = h.catalog.load_table(h.name)
+    schema = table.schema().as_arrow()
+    records = [{c.name: arrow_value(c.kind, row.get(c.key)) for c in h.columns} for row in rows.values()]
+    h.transcript.append(f"-- PyIceberg: load_table({h.name!r}).append({records!r})")
+    table.append(pa.Table.from_pylist(records, schema=schema))
+    h.observe(rows)
 
 
 def overwrite_partitions(h: History) -> None:
@@ -168,8 +189,16 @@ def stage(h: History) -> None:
 def replace_table(h: History) -> None:
     """CREATE OR REPLACE: the uuid stays, the chain starts again without a parent."""
     rows = h.draw_rows(h.rng.randint(1, 3))
-    h.fields = []
-    clauses = "USING iceberg TBLPROPERTIES (" + ", ".join(f"'{k}'='{v}'" for k, v in h.properties.items()) + ")"
-    h.sql(f"CREATE OR REPLACE TABLE {h.name} {clauses} AS {h.values(rows.values())}")
+    h.past_fields += h.fields
+    h.fields = [f for f in [draw_field(h)] if f and h.rng.random() < 0.5]
+    h.ever_partitioned_by |= {f.column for f in h.fields}
+    by = f" PARTITIONED BY ({', '.join(spelled(h, f) for f in h.fields)})" if h.fields else ""
+    pairs = ", ".join(f"'{k}'='{v}'" for k, v in h.properties.items())
+    if h.rng.random() < 0.3:
+        columns = ", ".join(f"{c.sql} {c.kind.sql}" for c in h.columns)
+        h.sql(f"CREATE OR REPLACE TABLE {h.name} ({columns}) USING iceberg{by} TBLPROPERTIES ({pairs})")
+        rows = {}
+    else:
+        h.sql(f"CREATE OR REPLACE TABLE {h.name} USING iceberg{by} TBLPROPERTIES ({pairs}) AS {h.values(rows.values())}")
     h.staged = []
     h.observe(rows)
