@@ -1,0 +1,251 @@
+"""Ready SQL predicates: ranges and partitions as typed Spark literals.
+
+A predicate is a superset: it may let other rows through, and never loses one of the change set's. ``TRUE`` says nothing is
+known, ``FALSE`` that nothing changed. Literals carry the column's type, since a plain TIMESTAMP literal against a column
+without zone prunes no file (Spark 4.1, Iceberg 1.12).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from uuid import UUID
+
+from icefloe.lake.partitions import PartitionChange
+from icefloe.lake.ranges import Range
+from icefloe.lake.schema import Field, PartitionField, PartitionSpec, Schema
+from icefloe.lake.values import Nanoseconds, Value, decimal_scale
+
+MOST_PARTITIONS = 1000
+"""Beyond this many partitions a predicate lists no single ones: Spark's parser and planner would take longer than the scan."""
+
+_SURE, _NEVER = "TRUE", "FALSE"
+
+
+def quote(path: Sequence[str]) -> str:
+    """A column's name as Spark SQL wants it, whatever characters it has."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in path)
+
+
+def literal(value: Value, kind: str) -> str | None:
+    """A value as a Spark literal of its column's type; ``None`` if Spark has no such literal."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return f"{value}L" if kind == "long" else str(value)
+    if isinstance(value, float):
+        word = "FLOAT" if kind == "float" else "DOUBLE"
+        return f"CAST('{value!r}' AS {word})" if math.isfinite(value) else f"{word}('{value}')"
+    if isinstance(value, Decimal):
+        return f"CAST('{value:f}' AS {kind.upper()})"
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            return f"TIMESTAMP'{value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ')}Z'"
+        return f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE'{value.isoformat()}'"
+    if isinstance(value, time):
+        return f"TIME'{value.isoformat()}'"
+    if isinstance(value, UUID):
+        return string_literal(str(value))
+    if isinstance(value, str):
+        return string_literal(value)
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, Nanoseconds):
+        return None
+    return None
+
+
+def string_literal(text: str) -> str:
+    r"""A string in Spark's quotes. Control characters are spelt ``\uXXXX``, so that a predicate is one printable line."""
+    out = []
+    for character in text:
+        if character in "'\\":
+            out.append("\\" + character)
+        elif not character.isprintable() and ord(character) < 0x10000:
+            out.append(f"\\u{ord(character):04X}")
+        else:
+            out.append(character)
+    return "'" + "".join(out) + "'"
+
+
+def range_filter(ranges: Iterable[tuple[Field, Range]], *, anything_changed: bool) -> str:
+    """Every row of the change set satisfies this."""
+    if not anything_changed:
+        return _NEVER
+    parts = [part for field, found in ranges if (part := _one_range(field, found)) != _SURE]
+    return " AND ".join(parts) or _SURE
+
+
+def _one_range(field: Field, found: Range) -> str:
+    name = quote(field.path)
+    exceptions = []
+    if found.nulls != 0:
+        exceptions.append(f"{name} IS NULL")
+    if field.type in ("float", "double") and found.nans != 0:
+        exceptions.append(f"isnan({name})")
+    if found.empty:
+        return _any_of(exceptions) if exceptions else _NEVER
+    bounds = []
+    for value, known, sign in ((found.min, found.min_known, ">="), (found.max, found.max_known, "<=")):
+        text = literal(value, field.type) if known and value is not None else None
+        if text is not None:
+            bounds.append(f"{name} {sign} {text}")
+    if not bounds:
+        return _SURE
+    inside = " AND ".join(bounds)
+    return _any_of([f"({inside})" if len(bounds) > 1 else inside, *exceptions]) if exceptions else inside
+
+
+def partition_filter(partitions: Sequence[PartitionChange], specs: Mapping[int, PartitionSpec], schema: Schema) -> str:
+    """Every row of a changed partition satisfies this, as a predicate on the source's columns."""
+    if not partitions:
+        return _NEVER
+    parts = []
+    for spec_id in sorted({change.spec_id for change in partitions}):
+        tuples = [change.values for change in partitions if change.spec_id == spec_id]
+        part = _one_spec(specs[spec_id], tuples, schema)
+        if part == _SURE:
+            # One spec whose partitions cannot be told by their columns lets every row through.
+            return _SURE
+        parts.append(part)
+    return _any_of(parts)
+
+
+def _one_spec(spec: PartitionSpec, tuples: Sequence[Mapping[str, Value]], schema: Schema) -> str:
+    tellable = [field for field in spec.fields if _can_tell(field, schema)]
+    if not tellable:
+        return _SURE
+    if len(tellable) == 1 or len(tuples) > MOST_PARTITIONS:
+        parts = [_one_field(field, [values[field.name] for values in tuples], schema) for field in tellable]
+        return _all_of([part for part in parts if part != _SURE]) or _SURE
+    # The last field's values are gathered per combination of the others: two fields of 30 x 24 values give 30 terms.
+    groups: dict[tuple[Value, ...], list[Value]] = {}
+    for values in tuples:
+        *others, last = (values[field.name] for field in tellable)
+        groups.setdefault(tuple(others), []).append(last)
+    terms = []
+    for others_key, last_values in groups.items():
+        term = [_one_field(f, [v], schema) for f, v in zip(tellable[:-1], others_key, strict=True)]
+        term.append(_one_field(tellable[-1], last_values, schema))
+        term = [part for part in term if part != _SURE]
+        if not term:
+            return _SURE
+        terms.append(_all_of(term))
+    return _any_of(terms)
+
+
+def _can_tell(field: PartitionField, schema: Schema) -> bool:
+    source = schema.fields.get(field.source_id)
+    if source is None or field.transform == "void" or field.transform.startswith("bucket"):
+        return False
+    if field.transform.startswith("truncate"):
+        return source.type in ("int", "long", "string") or source.type.startswith("decimal")
+    return not source.type.endswith("_ns") and field.transform in ("identity", "year", "month", "day", "hour")
+
+
+def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -> str:
+    source = schema.fields[field.source_id]
+    name = quote(source.path)
+    present = [value for value in dict.fromkeys(values) if value is not None]
+    parts = []
+    if field.transform == "identity":
+        parts += _identities(name, present, source)
+    elif field.transform.startswith("truncate") and source.type == "string":
+        parts += [f"startswith({name}, {string_literal(value)})" for value in present]
+    else:
+        try:
+            intervals = _joined([_interval(field.transform, value, source) for value in present])
+        except (OverflowError, ValueError):
+            # The last day that Python's calendar has ends beyond it.
+            return _SURE
+        if len(intervals) > MOST_PARTITIONS:
+            intervals = [(intervals[0][0], intervals[-1][1])]
+        for low, high in intervals:
+            lower, upper = literal(low, source.type), literal(high, source.type)
+            if lower is None or upper is None:
+                return _SURE
+            parts.append(f"({name} >= {lower} AND {name} < {upper})")
+    if len(present) < len(set(values)):
+        parts.append(f"{name} IS NULL")
+    return _any_of(parts)
+
+
+def _identities(name: str, values: Sequence[Value], source: Field) -> list[str]:
+    parts = []
+    if any(isinstance(value, float) and math.isnan(value) for value in values):
+        parts.append(f"isnan({name})")
+        values = [value for value in values if not math.isnan(value)]
+    if len(values) > MOST_PARTITIONS:
+        return [
+            f"({name} >= {literal(min(values), source.type)} AND {name} <= {literal(max(values), source.type)})",
+            *parts,
+        ]
+    literals = [literal(value, source.type) for value in sorted(values)]
+    if any(text is None for text in literals):
+        return [_SURE]
+    if len(literals) == 1:
+        parts.insert(0, f"{name} = {literals[0]}")
+    elif literals:
+        parts.insert(0, f"{name} IN ({', '.join(str(text) for text in literals)})")
+    return parts
+
+
+def _interval(transform: str, value: Value, source: Field) -> tuple[Value, Value]:
+    """The half-open interval of source values that a transform maps to ``value``."""
+    if transform.startswith("truncate"):
+        width = int(transform[transform.index("[") + 1 : transform.index("]")])
+        if source.type.startswith("decimal"):
+            return value, value + Decimal(f"{width}E-{decimal_scale(source.type)}")
+        return value, value + width
+    low, high = _moments(transform, value)
+    if source.type == "date":
+        return low.date(), high.date()
+    if source.type == "timestamptz":
+        return low.replace(tzinfo=UTC), high.replace(tzinfo=UTC)
+    return low, high
+
+
+def _moments(transform: str, value: Value) -> tuple[datetime, datetime]:
+    if transform == "hour":
+        low = datetime(1970, 1, 1) + timedelta(hours=value)
+        return low, low + timedelta(hours=1)
+    if transform == "day":
+        low = datetime(value.year, value.month, value.day)
+        return low, low + timedelta(days=1)
+    if transform == "month":
+        return datetime(1970 + value // 12, value % 12 + 1, 1), datetime(
+            1970 + (value + 1) // 12, (value + 1) % 12 + 1, 1
+        )
+    return datetime(1970 + value, 1, 1), datetime(1971 + value, 1, 1)
+
+
+def _joined(intervals: list[tuple[Value, Value]]) -> list[tuple[Value, Value]]:
+    """Neighbouring intervals as one: thirty days in a row are one comparison."""
+    if not intervals:
+        return []
+    ordered = sorted(intervals)
+    out = [ordered[0]]
+    for _, (low, high) in pairwise(ordered):
+        if low <= out[-1][1]:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
+    return out
+
+
+def _any_of(parts: Sequence[str]) -> str:
+    if _SURE in parts:
+        return _SURE
+    parts = [part for part in parts if part != _NEVER]
+    if not parts:
+        return _NEVER
+    return parts[0] if len(parts) == 1 else "(" + " OR ".join(parts) + ")"
+
+
+def _all_of(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else ("(" + " AND ".join(parts) + ")" if parts else "")

@@ -1,0 +1,188 @@
+"""Per column the smallest and largest value over many files, from the bounds in their manifests.
+
+A side of a range is *known* only when every file with values has a bound for it; one file without makes it unknown, and
+nothing is guessed. Bounds of strings and binary may be truncated (the lower one cut, the upper one cut and raised), so a
+known range is one that no value lies outside of, not always one whose ends exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from icefloe.lake.schema import Field, PartitionSpec
+from icefloe.lake.values import UndecodableError, Value, decode, from_avro, from_json, to_json
+
+BOUND_FIELDS = frozenset({"record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
+
+
+@dataclass(frozen=True)
+class Range:
+    """``min`` and ``max`` are ``None`` when that side is unknown, or when no file holds a value (``empty``)."""
+
+    column: str
+    type: str
+    min: Value | None
+    max: Value | None
+    min_known: bool
+    max_known: bool
+    nulls: int | None
+    """How many NULLs there are; ``None`` when a file does not tell."""
+    nans: int | None
+    """How many NaNs there are; ``None`` when a file does not tell. Bounds never include NaN."""
+
+    @property
+    def known(self) -> bool:
+        return self.min_known and self.max_known
+
+    @property
+    def empty(self) -> bool:
+        """Known to hold no value but NULL and NaN."""
+        return self.known and self.min is None and self.max is None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "min": to_json(self.min),
+            "max": to_json(self.max),
+            "known": self.known,
+            "nulls": self.nulls,
+        }
+
+
+class RangeBuilder:
+    """Takes in one file after the other; :meth:`result` is the range over all of them."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self._min: Value | None = None
+        self._max: Value | None = None
+        self._min_known = self._max_known = True
+        self._nulls: int | None = 0
+        # Only floats have NaN; for the others "none" is certain.
+        self._nans: int | None = 0
+
+    def add_file(
+        self, data_file: Mapping[str, Any], *, spec: PartitionSpec, column_exists: bool, lookup: BoundLookup
+    ) -> None:
+        """One file of the change set. ``column_exists`` is false when the file is older than the column."""
+        rows: int = data_file["record_count"]
+        if rows == 0:
+            return
+        if not column_exists:
+            self._add_default(rows)
+            return
+        column = self.field.id
+        nulls = lookup.nulls.get(column)
+        nans = lookup.nans.get(column) if self.field.type in ("float", "double") else 0
+        self._nulls = None if nulls is None or self._nulls is None else self._nulls + nulls
+        self._nans = None if nans is None or self._nans is None else self._nans + nans
+        lower, upper = lookup.lower.get(column), lookup.upper.get(column)
+        if lower is None and upper is None:
+            # Writers leave bounds out when there is nothing to bound. nan_value_counts may be absent for want of NaN.
+            if nulls is not None and nulls + (nans or 0) >= rows:
+                return
+            value, found = self._partition_value(data_file, spec)
+            if found:
+                self._add_value(value)
+                return
+        self._add_bound(lower, low=True)
+        self._add_bound(upper, low=False)
+
+    def add_delete_file(self, delete_file: Mapping[str, Any], *, spec: PartitionSpec) -> bool:
+        """A delete file whose data files are not known: its partition may still tell. False if it does not."""
+        value, found = self._partition_value(delete_file, spec)
+        if found:
+            if value is None:
+                self._nulls = None
+            self._add_value(value)
+        return found
+
+    def result(self) -> Range:
+        return Range(
+            column=self.field.name,
+            type=self.field.type,
+            min=self._min if self._min_known else None,
+            max=self._max if self._max_known else None,
+            min_known=self._min_known,
+            max_known=self._max_known,
+            nulls=self._nulls,
+            nans=self._nans,
+        )
+
+    def give_up(self) -> None:
+        """Something touched by the change set cannot be seen: both sides are unknown."""
+        self._min_known = self._max_known = False
+        self._nulls = self._nans = None
+
+    def _add_default(self, rows: int) -> None:
+        try:
+            default = from_json(self.field.type, self.field.initial_default)
+        except (UndecodableError, ValueError, TypeError):
+            self.give_up()
+            return
+        if default is None:
+            self._nulls = None if self._nulls is None else self._nulls + rows
+        else:
+            self._add_value(default)
+
+    def _partition_value(self, data_file: Mapping[str, Any], spec: PartitionSpec) -> tuple[Value, bool]:
+        """An identity-partitioned column has one value per file, bounds or not."""
+        # By position: Avro spells a field's name differently when it has characters that Avro does not allow.
+        for field, value in zip(spec.fields, data_file["partition"].values(), strict=True):
+            if field.source_id == self.field.id and field.transform == "identity":
+                return from_avro(self.field.type, value), True
+        return None, False
+
+    def _add_bound(self, data: bytes | None, *, low: bool) -> None:
+        if data is None:
+            self._lose(low)
+            return
+        try:
+            value = decode(self.field.type, data)
+        except UndecodableError:
+            self._lose(low)
+            return
+        if isinstance(value, float) and math.isnan(value):
+            # Some old writers put NaN into bounds; it bounds nothing.
+            self._lose(low)
+            return
+        if low:
+            self._min = value if self._min is None or value < self._min else self._min
+        else:
+            self._max = value if self._max is None or value > self._max else self._max
+
+    def _add_value(self, value: Value) -> None:
+        if value is None:
+            return
+        if isinstance(value, float) and math.isnan(value):
+            self._nans = None
+            return
+        self._min = value if self._min is None or value < self._min else self._min
+        self._max = value if self._max is None or value > self._max else self._max
+
+    def _lose(self, low: bool) -> None:
+        if low:
+            self._min_known = False
+        else:
+            self._max_known = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLookup:
+    """One file's metrics for the wanted columns, by field id."""
+
+    nulls: dict[int, int]
+    nans: dict[int, int]
+    lower: dict[int, bytes]
+    upper: dict[int, bytes]
+
+    @classmethod
+    def of(cls, data_file: Mapping[str, Any], wanted: frozenset[int]) -> BoundLookup:
+        return cls(
+            *(
+                {pair["key"]: pair["value"] for pair in data_file.get(name) or () if pair["key"] in wanted}
+                for name in ("null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+            )
+        )
