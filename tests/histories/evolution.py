@@ -38,8 +38,7 @@ def readd_column(h: History) -> None:
     old = h.rng.choice(droppable(h))
     h.sql(f"ALTER TABLE {h.name} DROP COLUMN {old.sql}")
     h.columns.remove(old)
-    h.next_key += 1
-    new = Column(h.next_key, old.name, old.kind if h.rng.random() < 0.5 else h.draw_kind())
+    new = h.named_column(old.name, old.kind if h.rng.random() < 0.5 else h.draw_kind())
     h.sql(f"ALTER TABLE {h.name} ADD COLUMN {new.sql} {new.kind.sql}")
     h.columns.append(new)
 

@@ -23,10 +23,6 @@ class Operation:
         return self.run.__name__
 
 
-def _branches(h: History) -> set[str]:
-    return set(h.refs) - h.tags - {"main"}
-
-
 OPERATIONS = [
     Operation(writes.append, 9),
     Operation(writes.append_nothing, 0.5),
@@ -40,7 +36,7 @@ OPERATIONS = [
     Operation(writes.merge_insert_only, 1, lambda h: h.head),
     Operation(writes.delete_whole_files, 1, lambda h: h.head),
     Operation(writes.truncate, 0.3, lambda h: h.head),
-    Operation(writes.write_to_branch, 5, _branches),
+    Operation(writes.write_to_branch, 5, lambda h: h.branches),
     Operation(writes.stage, 1.2),
     Operation(writes.replace_table, 0.5),
     Operation(maintenance.compact, 1.5, lambda h: h.head),
@@ -50,10 +46,10 @@ OPERATIONS = [
     Operation(maintenance.roll_back, 0.8, lambda h: len(h.chain(h.head)) > 2),
     Operation(maintenance.set_current, 0.4, lambda h: h.head),
     Operation(maintenance.cherry_pick, 8, lambda h: h.staged and h.head),
-    Operation(maintenance.create_branch, 1.2, lambda h: h.head and len(_branches(h)) < 3),
+    Operation(maintenance.create_branch, 1.2, lambda h: h.head and len(h.branches) < 3),
     Operation(maintenance.create_tag, 0.4, lambda h: h.head),
-    Operation(maintenance.fast_forward, 4, lambda h: h.head and _branches(h)),
-    Operation(maintenance.drop_branch, 0.2, _branches),
+    Operation(maintenance.fast_forward, 4, lambda h: h.head and h.branches),
+    Operation(maintenance.drop_branch, 0.2, lambda h: h.branches),
     Operation(evolution.add_column, 1.2, lambda h: len(h.columns) < 9),
     Operation(evolution.drop_column, 0.7, lambda h: len(evolution.droppable(h)) > 1),
     Operation(evolution.readd_column, 0.5, evolution.droppable),

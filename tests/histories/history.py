@@ -11,6 +11,7 @@ overwrite hits; what the values are is never asked: they are the ones the genera
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class Commit:
     appended: dict[int, Row]
     written: frozenset[int]
     """Rids the statement itself named; what else it wrote was carried over from older files."""
+    version: int
     rid_name: str
     """What ``rid`` was called then: an old snapshot is read in its own schema."""
 
@@ -108,6 +110,8 @@ class History:
     transcript: list[str] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    kinds_ever: set[str] = field(default_factory=set)
+    """Kinds of all columns there ever were: old schemas stay in the metadata."""
     next_rid: int = 1
     next_key: int = 1
     next_label: int = 1
@@ -125,6 +129,11 @@ class History:
     @property
     def head(self) -> int | None:
         return self.refs.get("main")
+
+    @property
+    def branches(self) -> list[str]:
+        """Branches that the history made itself; pins are others' business."""
+        return sorted(name for name in self.refs if re.fullmatch(r"b\d+", name))
 
     def column(self, key: int) -> Column:
         return next(c for c in self.columns if c.key == key)
@@ -149,7 +158,11 @@ class History:
     def new_column(self, kind: Kind) -> Column:
         taken = {c.name.lower() for c in self.columns} | {"rid"}
         name = self.rng.choice([n for n in NAMES if n.lower() not in taken])
+        return self.named_column(name, kind)
+
+    def named_column(self, name: str, kind: Kind) -> Column:
         self.next_key += 1
+        self.kinds_ever.add(kind.name)
         return Column(self.next_key, name, kind)
 
     def draw_kind(self) -> Kind:
@@ -232,7 +245,7 @@ class History:
             raise HistoryError(f"snapshot {fact.snapshot_id} ({fact.operation}) holds rids {sorted(found)}, possible are {sorted(candidates)}")
         live = {rid: candidates[rid] for rid in found}
         appended = {rid: row for rid, row in live.items() if rid not in before} if fact.operation == "append" else {}
-        commit = Commit(fact.snapshot_id, fact.parent_id, fact.operation, dict(fact.summary), live, appended, frozenset(rows), self.rid.name)
+        commit = Commit(fact.snapshot_id, fact.parent_id, fact.operation, dict(fact.summary), live, appended, frozenset(rows), self.version, self.rid.name)
         self.commits[commit.id] = commit
         return commit
 

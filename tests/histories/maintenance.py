@@ -84,11 +84,11 @@ def create_tag(h: History) -> None:
 
 
 def fast_forward(h: History) -> None:
-    branch = h.rng.choice(sorted(set(h.refs) - h.tags - {"main"}))
+    branch = h.rng.choice(h.branches)
     if refusable(h, "fast_forward", f"CALL system.fast_forward('{h.name}', 'main', '{branch}')"):
         h.observe()
 
 
 def drop_branch(h: History) -> None:
-    h.sql(f"ALTER TABLE {h.name} DROP BRANCH {h.rng.choice(sorted(set(h.refs) - h.tags - {'main'}))}")
+    h.sql(f"ALTER TABLE {h.name} DROP BRANCH {h.rng.choice(h.branches)}")
     h.observe()

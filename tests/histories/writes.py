@@ -160,7 +160,7 @@ def truncate(h: History) -> None:
 
 
 def write_to_branch(h: History) -> None:
-    branch = h.rng.choice(sorted(set(h.refs) - h.tags - {"main"}))
+    branch = h.rng.choice(h.branches)
     if h.rng.random() < 0.7:
         rows = h.draw_rows(h.rng.randint(1, 3))
         _insert(h, f"{h.name}.branch_{branch}", rows)
