@@ -132,6 +132,7 @@ class Spark(_Section):
     master: str = "local[*]"
     driver_memory: str = "2g"
     idle_minutes: float = Field(default=30, gt=0)
+    java_home: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     extra_jars: list[str] = Field(default_factory=list)
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import icefloe
-from icefloe.cli import output
+from icefloe.cli import demo, lake, output
 from icefloe.errors import IcefloeError
 
 app = typer.Typer(
@@ -41,6 +41,10 @@ def _root(
 ) -> None:
     if config is not None:
         os.environ["ICEFLOE_CONFIG"] = str(config)
+
+
+for area in (demo, lake):
+    area.register(app)
 
 
 def main() -> None:

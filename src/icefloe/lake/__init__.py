@@ -134,6 +134,10 @@ class Lake:
         loaded = table or self.table(changes.table)
         return self._change_tables.create(loaded, changes, name=name, content=content)
 
+    @property
+    def change_table_namespace(self) -> tuple[str, ...]:
+        return self._change_tables.namespace
+
     def change_tables(self) -> list[ChangeTable]:
         return self._change_tables.list()
 

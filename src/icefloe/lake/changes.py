@@ -23,8 +23,8 @@ from icefloe.lake.errors import DiffImpossibleError, HistoryLostError, Unsupport
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status, read_list
 from icefloe.lake.metadata import Snapshot
-from icefloe.lake.partitions import PARTITION_FIELDS, PartitionChange, PartitionsBuilder
-from icefloe.lake.ranges import BOUND_FIELDS, BoundLookup, Range, RangeBuilder
+from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
+from icefloe.lake.ranges import BoundLookup, Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionSpec
 
 OPERATIONS = ("append", "overwrite", "delete")
@@ -359,11 +359,7 @@ def _without_known(
 
 def _paths(table: LoadedTable, one: ManifestSlice) -> set[str]:
     manifest = Manifest.open(table.read, one.manifest)
-    return {
-        storage.normal(entry["data_file"]["file_path"])
-        for entry in manifest.entries(frozenset({"file_path"}))
-        if one.wants(entry)
-    }
+    return {storage.normal(entry["data_file"]["file_path"]) for entry in manifest.entries() if one.wants(entry)}
 
 
 def _live_paths(table: LoadedTable, manifest: ManifestFile) -> frozenset[str]:
@@ -427,16 +423,11 @@ class _Survey:
         if counted is not None and not details and not self._builders:
             return FileCounts(*counted, bytes=None)
         manifest = Manifest.open(self._table.read, one.manifest)
-        fields = PARTITION_FIELDS
-        ranged = self._builders and side != "deletes"
-        if ranged:
-            fields |= BOUND_FIELDS
-        if one.paths is not None:
-            fields |= {"file_path"}
+        ranged = bool(self._builders) and side != "deletes"
         spec = self._table.metadata.specs[one.manifest.spec_id]
         exists = self._columns_in(manifest) if ranged else ()
         files = rows = size = 0
-        for entry in manifest.entries(fields):
+        for entry in manifest.entries():
             if not one.wants(entry):
                 continue
             data_file = entry["data_file"]
@@ -483,14 +474,13 @@ class _Survey:
         snapshot = self._table.metadata.snapshots.get(one.snapshot_id or one.manifest.added_snapshot_id)
         if snapshot is None:
             return False
-        fields = PARTITION_FIELDS | BOUND_FIELDS | {"file_path"}
         for file in manifests_of(self._table, snapshot):
             if file.content != DATA or not file.may_have_live or not pointed:
                 continue
             manifest = Manifest.open(self._table.read, file)
             exists = self._columns_in(manifest)
             spec: PartitionSpec = self._table.metadata.specs[file.spec_id]
-            for entry in manifest.entries(fields):
+            for entry in manifest.entries():
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
                 if entry["status"] == Status.DELETED or path not in pointed:

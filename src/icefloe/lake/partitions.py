@@ -9,8 +9,6 @@ from typing import Any
 from icefloe.lake.schema import PartitionField, PartitionSpec, Schema
 from icefloe.lake.values import Value, from_avro, to_json
 
-PARTITION_FIELDS = frozenset({"partition", "record_count", "file_size_in_bytes"})
-
 
 @dataclass(frozen=True)
 class PartitionChange:

@@ -15,8 +15,6 @@ from typing import Any
 from icefloe.lake.schema import Field, PartitionSpec
 from icefloe.lake.values import UndecodableError, Value, decode, from_avro, from_json, to_json
 
-BOUND_FIELDS = frozenset({"record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
-
 
 @dataclass(frozen=True)
 class Range:

@@ -1,0 +1,225 @@
+"""The jars that Spark needs beyond its own: a locked list, fetched once, kept by checksum.
+
+``jars.lock.json`` names each jar by its Maven coordinates and SHA-256. :func:`ensure` brings what is missing into a cache
+with the Ivy that ships inside PySpark, so no tool has to be installed and no repository is named here: Ivy's own default,
+or the mirror or ``ivysettings.xml`` that the user gives (``ICEFLOE_MAVEN_MIRROR``, ``ICEFLOE_IVY_SETTINGS``). A jar enters the cache by a rename after its
+checksum has been verified, so the cache never holds half a file and any number of processes may fill it at once.
+
+It does not resolve dependencies of jars: the list is complete as it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from icefloe.config import Config
+from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
+
+LOCK_FILE = Path(__file__).with_name("jars.lock.json")
+Note = Callable[[str], None]
+
+
+class ChecksumError(IcefloeError):
+    """A fetched jar is not the one that was locked. It was thrown away."""
+
+    code = "jars.checksum"
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One locked jar."""
+
+    organisation: str
+    module: str
+    revision: str
+    sha256: str
+    need: str
+    classifier: str | None = None
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.module}-{self.revision}{f'-{self.classifier}' if self.classifier else ''}.jar"
+
+    @property
+    def coordinates(self) -> str:
+        return ":".join(filter(None, (self.organisation, self.module, self.revision, self.classifier)))
+
+
+def locked(file: Path = LOCK_FILE) -> tuple[Jar, ...]:
+    """The locked list."""
+    entries = json.loads(file.read_text(encoding="utf-8"))["jars"]
+    return tuple(_jar(entry) for entry in entries)
+
+
+def needs(config: Config) -> frozenset[str]:
+    """Which groups of the list this configuration uses."""
+    wanted = {"base"}
+    if config.catalog.type == "sql" and (config.catalog.uri or "").startswith("postgres"):
+        wanted.add("postgres")
+    if config.catalog.needs_s3 or config.catalog.type == "glue":
+        wanted.add("s3")
+    return frozenset(wanted)
+
+
+def required(config: Config) -> tuple[Jar, ...]:
+    """The locked jars this configuration uses."""
+    wanted = needs(config)
+    return tuple(jar for jar in locked() if jar.need in wanted)
+
+
+def cache_folder(env: Mapping[str, str] | None = None) -> Path:
+    """``ICEFLOE_JARS``, else ``icefloe/jars`` in the user's cache folder."""
+    env = os.environ if env is None else env
+    if env.get("ICEFLOE_JARS"):
+        return Path(env["ICEFLOE_JARS"])
+    base = env.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "icefloe" / "jars"
+
+
+def missing(jars: Iterable[Jar], folder: Path | None = None) -> list[Jar]:
+    """Those that are not in the cache yet."""
+    folder = folder or cache_folder()
+    return [jar for jar in jars if not (folder / jar.file_name).is_file()]
+
+
+def ensure(
+    jars: Sequence[Jar],
+    java: Path,
+    *,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    note: Note | None = None,
+) -> list[Path]:
+    """The jars' paths in the cache, fetching what is missing with ``java`` and PySpark's Ivy."""
+    env = os.environ if env is None else env
+    folder = folder or cache_folder(env)
+    wanted = missing(jars, folder)
+    if wanted:
+        if note:
+            note(f"fetching {', '.join(jar.file_name for jar in wanted)} into {folder} (once)")
+        _fetch(wanted, folder, java, env)
+    return [folder / jar.file_name for jar in jars]
+
+
+def verify(jars: Iterable[Jar], folder: Path | None = None) -> list[Jar]:
+    """Those in the cache whose content is not the locked one (for ``doctor``; :func:`ensure` trusts the cache)."""
+    folder = folder or cache_folder()
+    present = [jar for jar in jars if (folder / jar.file_name).is_file()]
+    return [jar for jar in present if checksum(folder / jar.file_name) != jar.sha256]
+
+
+def checksum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def spark_jars_folder() -> Path:
+    """The folder of Spark's own jars inside PySpark, found without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingComponentError("PySpark is not installed", hint="pip install 'pyspark[connect]>=4.1.4,<4.2'")
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+# -- fetching ------------------------------------------------------------------------------------------------------------
+
+
+def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, str]) -> None:
+    ivy = next(iter(sorted(spark_jars_folder().glob("ivy-*.jar"))), None)
+    if ivy is None:
+        raise MissingComponentError("PySpark ships no Ivy jar", hint="reinstall pyspark 4.1")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Inside the cache's own folder, so that the rename below stays on one file system.
+        scratch_folder = tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder)
+    except OSError as error:
+        raise IcefloeError(
+            f"the jar cache {folder} cannot be written: {error.strerror}", hint="set ICEFLOE_JARS to another folder"
+        ) from error
+    with scratch_folder as scratch_name:
+        scratch = Path(scratch_name)
+        (scratch / "ivy.xml").write_text(_ivy_file(wanted), encoding="utf-8")
+        command = [
+            str(java),
+            *("-jar", str(ivy)),
+            *_settings(scratch, env),
+            *("-cache", str(scratch / "ivy")),
+            *("-ivy", str(scratch / "ivy.xml"), "-types", "jar", "-confs", "default", "-warn"),
+            *("-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
+        for jar in wanted:
+            _admit(jar, scratch / "jars" / jar.file_name, folder, log=result.stdout + result.stderr)
+
+
+def _admit(jar: Jar, fetched: Path, folder: Path, *, log: str) -> None:
+    if not fetched.is_file():
+        words = [line.strip() for line in log.splitlines() if "ERROR" in line or "not found" in line]
+        raise UnreachableError(
+            f"{jar.coordinates} could not be fetched" + (f": {words[0][:300]}" if words else ""),
+            hint="check the network, or name a mirror in ICEFLOE_MAVEN_MIRROR, "
+            f"or put {jar.file_name} into {folder} yourself",
+        )
+    found = checksum(fetched)
+    if found != jar.sha256:
+        raise ChecksumError(
+            f"{jar.file_name} has the checksum {found}, locked is {jar.sha256}; it was not kept",
+            hint="the repository or something in between serves another file: do not use it",
+        )
+    fetched.chmod(0o644)
+    fetched.rename(folder / jar.file_name)
+
+
+def _settings(scratch: Path, env: Mapping[str, str]) -> list[str]:
+    if env.get("ICEFLOE_IVY_SETTINGS"):
+        return ["-settings", env["ICEFLOE_IVY_SETTINGS"]]
+    if not env.get("ICEFLOE_MAVEN_MIRROR"):
+        return []
+    file = scratch / "ivysettings.xml"
+    file.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(env["ICEFLOE_MAVEN_MIRROR"])}/>'
+        "</resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    return ["-settings", str(file)]
+
+
+def _ivy_file(wanted: Sequence[Jar]) -> str:
+    """One module description for all jars, so that one short JVM fetches them all."""
+    modules: dict[tuple[str, str, str], list[Jar]] = {}
+    for jar in wanted:
+        modules.setdefault((jar.organisation, jar.module, jar.revision), []).append(jar)
+    lines = []
+    for (organisation, module, revision), jars in modules.items():
+        artifacts = "".join(
+            f'<artifact name={quoteattr(module)} type="jar" ext="jar"'
+            + (f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else "")
+            + "/>"
+            for jar in jars
+        )
+        lines.append(
+            f"<dependency org={quoteattr(organisation)} name={quoteattr(module)} rev={quoteattr(revision)}"
+            f' transitive="false">{artifacts}</dependency>'
+        )
+    return (
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="icefloe" module="jars"/><configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
+    )
+
+
+def _jar(entry: Mapping[str, str]) -> Jar:
+    organisation, module, revision, *classifier = entry["coordinates"].split(":")
+    return Jar(
+        organisation, module, revision, entry["sha256"], entry["for"], classifier=classifier[0] if classifier else None
+    )
