@@ -82,6 +82,7 @@ def start(spark: Any, catalog: Any, namespace: str, seed: int) -> History:
     history.columns = [Column(1, "rid", KINDS[rng.choice(["bigint", "bigint", "int"])])]
     for _ in range(rng.randint(2, 5)):
         history.columns.append(history.new_column(history.draw_kind()))
+    history.first_columns = frozenset(c.key for c in history.columns)
     for _ in range(rng.choice([0, 1, 1, 2])):
         field = evolution.draw_field(history)
         if field:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.histories.kinds import KINDS, Kind, comparable
+from tests.histories.kinds import KINDS, Kind, comparable, wrong_in_orc
 
 NAMES = [
     "amount",
@@ -83,8 +83,12 @@ class Commit:
     written: frozenset[int]
     """Rids the statement itself named; what else it wrote was carried over from older files."""
     version: int
-    rid_name: str
-    """What ``rid`` was called then: an old snapshot is read in its own schema."""
+    columns: tuple[Column, ...]
+    """The schema of that moment, which an old snapshot is read in."""
+
+    @property
+    def rid_name(self) -> str:
+        return next(c.name for c in self.columns if c.key == 1)
 
 
 @dataclass
@@ -110,6 +114,7 @@ class History:
     transcript: list[str] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    first_columns: frozenset[int] = frozenset()
     kinds_ever: set[str] = field(default_factory=set)
     """Kinds of all columns there ever were: old schemas stay in the metadata."""
     next_rid: int = 1
@@ -180,9 +185,15 @@ class History:
             for column in self.columns:
                 if column.key != 1:
                     null = self.rng.random() < nullness[column.key]
-                    row[column.key] = None if null else column.kind.draw(self.rng)
+                    row[column.key] = None if null else self.draw_value(column.kind)
             rows[rid] = row
         return rows
+
+    def draw_value(self, kind: Kind) -> Any:
+        value = kind.draw(self.rng)
+        while self.properties["write.format.default"] == "orc" and wrong_in_orc(value):
+            value = kind.draw(self.rng)
+        return value
 
     def values(self, rows: Iterable[Row]) -> str:
         """``SELECT`` that yields these rows in the table's column order."""
@@ -209,7 +220,10 @@ class History:
     def read(self, relation: str, where: str | None = None) -> Counter[tuple[Any, ...]]:
         """The same multiset, read by Spark from any relation with the current schema."""
         condition = f" WHERE {where}" if where else ""
-        return Counter(self._tuple(row) for row in self.spark.sql(f"SELECT {self.projection()} FROM {relation}{condition}").collect())
+        return Counter(
+            self._tuple(row)
+            for row in self.spark.sql(f"SELECT {self.projection()} FROM {relation}{condition}").collect()
+        )
 
     def projection(self) -> str:
         return ", ".join(f"{c.kind.read.format(c.sql)} AS c{i}" for i, c in enumerate(self.columns))
@@ -240,12 +254,29 @@ class History:
     def _remember(self, fact: Any, rows: Mapping[int, Row]) -> Commit:
         before = self.commits[fact.parent_id].live if fact.parent_id is not None else {}
         candidates = {**before, **rows}
-        found = [r[0] for r in self.spark.sql(f"SELECT {self.rid.sql} FROM {self.name} VERSION AS OF {fact.snapshot_id}").collect()]
+        found = [
+            r[0]
+            for r in self.spark.sql(
+                f"SELECT {self.rid.sql} FROM {self.name} VERSION AS OF {fact.snapshot_id}"
+            ).collect()
+        ]
         if len(found) != len(set(found)) or not set(found) <= set(candidates):
-            raise HistoryError(f"snapshot {fact.snapshot_id} ({fact.operation}) holds rids {sorted(found)}, possible are {sorted(candidates)}")
+            raise HistoryError(
+                f"snapshot {fact.snapshot_id} ({fact.operation}) holds rids {sorted(found)}, possible are {sorted(candidates)}"
+            )
         live = {rid: candidates[rid] for rid in found}
         appended = {rid: row for rid, row in live.items() if rid not in before} if fact.operation == "append" else {}
-        commit = Commit(fact.snapshot_id, fact.parent_id, fact.operation, dict(fact.summary), live, appended, frozenset(rows), self.version, self.rid.name)
+        commit = Commit(
+            fact.snapshot_id,
+            fact.parent_id,
+            fact.operation,
+            dict(fact.summary),
+            live,
+            appended,
+            frozenset(rows),
+            self.version,
+            tuple(self.columns),
+        )
         self.commits[commit.id] = commit
         return commit
 

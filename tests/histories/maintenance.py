@@ -47,7 +47,9 @@ def rewrite_delete_files(h: History) -> None:
 
 def expire(h: History) -> None:
     keep = h.rng.randint(1, 4)
-    h.sql(f"CALL system.expire_snapshots(table => '{h.name}', older_than => TIMESTAMP'2100-01-01 00:00:00', retain_last => {keep})")
+    h.sql(
+        f"CALL system.expire_snapshots(table => '{h.name}', older_than => TIMESTAMP'2100-01-01 00:00:00', retain_last => {keep})"
+    )
     h.observe()
     h.staged = [s for s in h.staged if s in h.present]
 

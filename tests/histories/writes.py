@@ -92,10 +92,12 @@ def update(h: History) -> None:
     if not others:
         return
     column = h.rng.choice(others)
-    value = column.kind.draw(h.rng) if h.rng.random() < 0.8 else None
+    value = h.draw_value(column.kind) if h.rng.random() < 0.8 else None
     live = h.commits[h.head].live if h.head else {}
     changed = {rid: {**live[rid], column.key: value} for rid in rids if rid in live}
-    h.sql(f"UPDATE {h.name} SET {column.sql} = {column.kind.sql_of(value)} WHERE {h.rid.sql} IN ({', '.join(map(str, rids))})")
+    h.sql(
+        f"UPDATE {h.name} SET {column.sql} = {column.kind.sql_of(value)} WHERE {h.rid.sql} IN ({', '.join(map(str, rids))})"
+    )
     h.observe(changed)
 
 
@@ -136,7 +138,9 @@ def merge_insert_only(h: History) -> None:
     _choose_mode(h)
     live = h.commits[h.head].live if h.head else {}
     rows = {**h.draw_rows(2), **{rid: live[rid] for rid in _some_rids(h)}}
-    h.sql(f"MERGE INTO {h.name} t USING ({h.values(rows.values())}) s ON t.{h.rid.sql} = s.{h.rid.sql} WHEN NOT MATCHED THEN INSERT *")
+    h.sql(
+        f"MERGE INTO {h.name} t USING ({h.values(rows.values())}) s ON t.{h.rid.sql} = s.{h.rid.sql} WHEN NOT MATCHED THEN INSERT *"
+    )
     h.observe(rows)
 
 
@@ -199,6 +203,8 @@ def replace_table(h: History) -> None:
         h.sql(f"CREATE OR REPLACE TABLE {h.name} ({columns}) USING iceberg{by} TBLPROPERTIES ({pairs})")
         rows = {}
     else:
-        h.sql(f"CREATE OR REPLACE TABLE {h.name} USING iceberg{by} TBLPROPERTIES ({pairs}) AS {h.values(rows.values())}")
+        h.sql(
+            f"CREATE OR REPLACE TABLE {h.name} USING iceberg{by} TBLPROPERTIES ({pairs}) AS {h.values(rows.values())}"
+        )
     h.staged = []
     h.observe(rows)

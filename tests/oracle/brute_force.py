@@ -75,7 +75,9 @@ class BruteForce:
 
     def live(self, snapshot: int) -> dict[str, File]:
         """All live files of a snapshot, data and delete files."""
-        rows = self.history.spark.sql(f"SELECT {self._columns('')} FROM {self.history.name}.files VERSION AS OF {snapshot}").collect()
+        rows = self.history.spark.sql(
+            f"SELECT {self._columns('')} FROM {self.history.name}.files VERSION AS OF {snapshot}"
+        ).collect()
         return {file.key: file for file in map(_file, rows)}
 
     def rows_in(self, snapshot: int, paths: Iterable[str]) -> dict[int, Row]:
@@ -89,7 +91,15 @@ class BruteForce:
     def _columns(self, prefix: str) -> str:
         # A table that was never partitioned has no such column in its metadata tables.
         partitioned = self.history.fields or self.history.past_fields
-        names = ("content", "file_path", "record_count", "file_size_in_bytes", "spec_id", "content_offset", *(["partition"] if partitioned else []))
+        names = (
+            "content",
+            "file_path",
+            "record_count",
+            "file_size_in_bytes",
+            "spec_id",
+            "content_offset",
+            *(["partition"] if partitioned else []),
+        )
         return ", ".join([prefix + name for name in names] + ([] if partitioned else ["NULL AS partition"]))
 
     # -- ranges of history -----------------------------------------------------------------------------------------------
@@ -121,4 +131,3 @@ def _file(row: Any) -> File:
 def plain(path: str) -> str:
     """Spark writes ``file:/x`` where PyIceberg writes ``file:///x``."""
     return "/" + path.removeprefix("file:").lstrip("/")
-

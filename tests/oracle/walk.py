@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from pyiceberg.catalog import load_catalog
+
 from icefloe.config import Config
 from icefloe.lake import Lake
 from tests.histories import generator
@@ -24,6 +26,12 @@ class Place:
     spark: Any
     catalog: Any
     config: Config
+
+    @classmethod
+    def on(cls, spark: Any, config: Config) -> Place:
+        # A handful of rows: Spark's 200 shuffle partitions would be most of a history's time.
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        return cls(spark, load_catalog(config.catalog.name, **config.catalog.pyiceberg_properties()), config)
 
     @property
     def lake(self) -> Lake:
