@@ -1,0 +1,291 @@
+"""``run``, ``runs``, ``show``, ``logs``, ``restart``, ``stop``, ``kill``, ``pause``, ``resume``, ``skip``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from icefloe.cli.moments import ago, clock, span
+from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.cli.progress import Progress
+from icefloe.errors import UsageError
+from icefloe.service.client import Client
+from icefloe.service.views import RunView, StepView
+
+EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "TIMED_OUT": 1, "STOPPED": 4}
+
+RunArgument = Annotated[str, typer.Argument(help="The run, as `icefloe runs` prints it.")]
+ParamsArgument = Annotated[list[str] | None, typer.Argument(help="Parameters of the run: name=value.")]
+WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; without a worker, execute it here.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (run, runs, show, logs, restart, stop, kill, pause, resume, skip):
+        app.command()(command)
+
+
+def run(
+    workflow: Annotated[str, typer.Argument(help="The workflow's id.")],
+    params: ParamsArgument = None,
+    wait: WaitOption = False,
+    version: Annotated[int | None, typer.Option(help="A version other than the latest.")] = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Start a run. Exit code with --wait: 0 it succeeded, 1 it failed, 4 it was stopped."""
+    with Client() as client:
+        started = client.runs.start(workflow, texts=_texts(params), version=version)
+        if output is Output.text:
+            console.print(started.run_id)
+            note(f"  {started.url}")
+        if not wait:
+            if output is Output.json:
+                print_json(started.to_dict())
+            elif not started.worker_alive:
+                note(
+                    "no worker is alive: the run waits. Start one with: icefloe worker, or execute it here: icefloe run … --wait"
+                )
+            return
+        view = _wait(client, started.run_id, output)
+        if output is Output.json:
+            print_json({**started.to_dict(), "status": view.status})
+    raise typer.Exit(EXIT_CODES[view.status])
+
+
+def _wait(client: Client, run_id: str, output: Output) -> RunView:
+    """Until the end: in place when nobody else works here, else only watching."""
+    in_place = client.database.is_sqlite and not client.worker_alive()
+    if not in_place and not client.worker_alive():
+        note("no worker is alive: waiting for one (icefloe worker)")
+    with Progress(quiet=output is Output.json) as progress:
+        try:
+            act = client.work if in_place else client.wait
+            view = act(run_id, on_change=progress.update)
+        except KeyboardInterrupt:
+            view = client.runs.show(run_id)
+            if not in_place:
+                note(f"detached; the run goes on: icefloe show {run_id}")
+                raise typer.Exit(130) from None
+    if output is Output.text:
+        _tell_end(client, view)
+    return view
+
+
+def runs(
+    workflow: Annotated[str | None, typer.Argument(help="Only this workflow's.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only those with this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000)] = 20,
+    before: Annotated[str | None, typer.Option(help="Go on from this run (older ones).")] = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List runs, newest first."""
+    with Client() as client:
+        found = client.runs.listing(workflow, status.upper() if status else None, limit, before)
+    if output is Output.json:
+        print_json([item.to_dict() for item in found])
+        return
+    if not found:
+        note("no runs")
+        return
+    table = Table("run", "workflow", "status", "created", "took", box=None, pad_edge=False)
+    for item in found:
+        table.add_row(item.run_id, item.workflow_id, _coloured(item.status), ago(item.created_at), _took(item))
+    console.print(table)
+    if len(found) == limit:
+        note(f"older ones: icefloe runs --before {found[-1].run_id}")
+
+
+def show(
+    run: RunArgument,
+    output: OutputOption = Output.text,
+    events: Annotated[bool, typer.Option("--events", help="Every transition, with time and cause.")] = False,
+) -> None:
+    """Show a run: its steps, why it failed, and what to type next."""
+    with Client() as client:
+        view = client.runs.show(run)
+        if output is Output.json:
+            print_json(view.to_dict())
+            return
+        title = Text(f"{view.run_id}  ")
+        title.append(_coloured(view.status + (f" ({view.request})" if view.request else "")))
+        title.append(f"  version {view.version}, {ago(view.created_at)}, {_took(view)}")
+        console.print(title)
+        if view.params:
+            console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(view.params.items()))))
+        console.print(steps_table(view.steps))
+        if events:
+            for event in view.events:
+                place = f"{event.step or 'run'}" + (f" #{event.attempt}" if event.attempt else "")
+                console.print(
+                    Text(
+                        f"{clock(event.at)}  {place:24} {event.previous or '':14} -> {event.status:14} {event.cause or ''}"
+                    )
+                )
+        _tell_end(client, view)
+
+
+def steps_table(steps: Iterable[StepView]) -> Table:
+    table = Table("step", "type", "status", "attempts", "took", "", box=None, pad_edge=False)
+    for step in steps:
+        table.add_row(
+            step.id, step.type, _coloured(step.status), str(step.attempts or ""), _step_took(step), Text(remark(step))
+        )
+    return table
+
+
+def remark(step: StepView) -> str:
+    if step.retry_in is not None:
+        return f"tries again in {span(step.retry_in)}: {(step.cause or {}).get('message', '')}"
+    if step.iterations:
+        loop = step.iterations
+        return f"{loop['succeeded']} of {loop['total']} done" + (f", {loop['failed']} failed" if loop["failed"] else "")
+    if step.child_run:
+        return step.child_run
+    return str((step.cause or {}).get("message", ""))
+
+
+def _tell_end(client: Client, view: RunView) -> None:
+    """Why it failed, the end of the log, and the command to type next."""
+    if not view.ended:
+        return
+    if view.status == "SUCCEEDED":
+        note(f"{view.run_id} succeeded in {_took(view)}")
+        return
+    note(f"{view.run_id} {view.status}: {(view.cause or {}).get('message', '')}")
+    failed = next((step for step in view.steps if step.status.endswith("FAILED") or step.status == "TIMED_OUT"), None)
+    if failed is not None:
+        if failed.cause and failed.cause.get("hint"):
+            note(f"  → {failed.cause['hint']}")
+        tail = client.runs.log_tail(view.run_id, failed.id, failed.attempts)
+        if tail:
+            note(f"last lines of step {failed.id}:")
+            for line in tail.splitlines():
+                note(f"  | {line}")
+            note(f"whole log: icefloe logs {view.run_id} {failed.id}")
+        if failed.child_run:
+            note(f"its run: icefloe show {failed.child_run}")
+    note(f"do the rest again: icefloe restart {view.run_id} --wait")
+
+
+def logs(
+    run: RunArgument,
+    step: Annotated[str | None, typer.Argument(help="Only this step's.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt's (default: the last).")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run has ended.")] = False,
+) -> None:
+    """Print the log of a run's steps."""
+    with Client() as client:
+        places: dict[tuple[str, int], tuple[int, int]] = {}
+        last: tuple[str, int] | None = None
+        while True:
+            ended = client.runs.show(run, events=False).ended
+            found = client.runs.log_attempts(run, step)
+            for key in found:
+                newest = max(number for name, number in found if name == key[0])
+                if key[1] != (attempt or newest) and not (follow and key in places):
+                    continue
+                number, offset = places.get(key, (0, 0))
+                part = client.runs.log(run, key[0], key[1], number, offset)
+                places[key] = (part.next_number, part.next_offset)
+                if part.content:
+                    if last != key and step is None:
+                        note(f"--- {key[0]}, attempt {key[1]} ---")
+                    last = key
+                    sys.stdout.buffer.write(part.content)
+                    sys.stdout.buffer.flush()
+            if not follow or ended:
+                return
+            time.sleep(0.3)
+
+
+def restart(
+    run: RunArgument,
+    params: ParamsArgument = None,
+    from_step: Annotated[str | None, typer.Option("--from", help="This step and everything after it.")] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Everything.")] = False,
+    version: Annotated[str | None, typer.Option(help="`latest` after a fix, or a number.")] = None,
+    wait: WaitOption = False,
+    output: OutputOption = Output.text,
+) -> None:
+    """Restart a run that has ended: what is incomplete, or more."""
+    with Client() as client:
+        view = client.runs.restart(
+            run, step=from_step, from_beginning=from_beginning, texts=_texts(params), version=version
+        )
+        if wait:
+            view = _wait(client, run, output)
+        if output is Output.json:
+            print_json(view.to_dict())
+        elif not wait:
+            note(f"{run} is {view.status}: icefloe show {run}")
+    if wait:
+        raise typer.Exit(EXIT_CODES[view.status])
+
+
+def stop(run: RunArgument, output: OutputOption = Output.text) -> None:
+    """End a run gently: what runs is told to end. It ends as STOPPED and can be restarted."""
+    _do(lambda client: client.runs.stop(run), output)
+
+
+def kill(run: RunArgument, output: OutputOption = Output.text) -> None:
+    """End a run at once, as FAILED."""
+    _do(lambda client: client.runs.kill(run), output)
+
+
+def pause(run: RunArgument, output: OutputOption = Output.text) -> None:
+    """Start nothing new in a run; what runs goes on. A workflow's id pauses its triggers."""
+    _do(lambda client: client.runs.pause(run), output)
+
+
+def resume(run: RunArgument, output: OutputOption = Output.text) -> None:
+    """Let a paused run go on."""
+    _do(lambda client: client.runs.resume(run), output)
+
+
+def skip(run: RunArgument, step: Annotated[str, typer.Argument()], output: OutputOption = Output.text) -> None:
+    """Let a run go on as if this step had succeeded."""
+    _do(lambda client: client.runs.skip(run, step), output)
+
+
+def _do(verb: Callable[[Client], RunView], output: Output) -> None:
+    with Client() as client:
+        view = verb(client)
+    if output is Output.json:
+        print_json(view.to_dict())
+    else:
+        note(f"{view.run_id} is {view.request or view.status}: icefloe show {view.run_id}")
+
+
+def _texts(params: list[str] | None) -> dict[str, str]:
+    found = {}
+    for item in params or []:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise UsageError(f"{item!r} is not name=value")
+        found[name] = value
+    return found
+
+
+def _took(view: RunView) -> str:
+    return _between(view.started_at, view.ended_at)
+
+
+def _step_took(step: StepView) -> str:
+    return _between(step.started_at, step.ended_at)
+
+
+def _between(start: float | None, end: float | None) -> str:
+    return "" if start is None else span(max(0.0, (end or time.time()) - start))
+
+
+_COLOURS = {"SUCCEEDED": "green", "IN_PROGRESS": "cyan", "RUNNING": "cyan", "STARTING": "cyan", "PAUSED": "yellow"}
+
+
+def _coloured(status: str) -> Text:
+    bad = "FAILED" in status or status in ("TIMED_OUT", "COMPLETED_WITH_ERROR")
+    return Text(status, style="red" if bad else _COLOURS.get(status, "yellow" if status == "STOPPED" else ""))

@@ -1,0 +1,65 @@
+"""``push``, ``workflows``, ``unblock``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from icefloe.cli.moments import ago
+from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.service.client import Client
+from icefloe.service.pushing import push_file
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(push)
+    app.command()(workflows)
+    app.command()(unblock)
+
+
+def push(
+    files: Annotated[list[Path], typer.Argument(help="Workflow definitions: YAML, or a Python file with the builder.")],
+    output: OutputOption = Output.text,
+) -> None:
+    """Store definitions as new versions. An unchanged one makes no new version."""
+    with Client() as client:
+        pushed = [push_file(client, file) for file in files]
+    if output is Output.json:
+        print_json([item.to_dict() for item in pushed])
+        return
+    for item in pushed:
+        for warning in item.warnings:
+            note(f"warning: {warning}")
+        state = f"version {item.version}" if item.created else f"unchanged, version {item.version}"
+        console.print(f"{item.workflow_id}: {state}")
+        note(f"  run it: icefloe run {item.workflow_id} --wait")
+
+
+def workflows(output: OutputOption = Output.text) -> None:
+    """List the pushed workflows."""
+    with Client() as client:
+        found = client.workflows.listing()
+    if output is Output.json:
+        print_json([item.to_dict() for item in found])
+        return
+    if not found:
+        note("no workflow has been pushed yet: icefloe push FILE")
+        return
+    table = Table("workflow", "version", "owner", "steps", "starts by", "last run", "status", box=None, pad_edge=False)
+    for item in found:
+        starts = ", ".join(item.triggers) + (" (paused)" if item.paused else "") if item.triggers else "hand"
+        table.add_row(
+            item.id, f"{item.version} ({ago(item.pushed_at)})", item.owner or "", str(item.steps), starts,
+            item.last_run or "", item.last_status or "",
+        )  # fmt: skip
+    console.print(table)
+
+
+def unblock(workflow: Annotated[str, typer.Argument(help="A STRICT_SEQUENTIAL workflow.")]) -> None:
+    """Let a STRICT_SEQUENTIAL workflow go on although its last run ended badly."""
+    with Client() as client:
+        client.runs.unblock(workflow)
+    note(f"{workflow} goes on with its next run")

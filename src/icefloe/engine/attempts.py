@@ -1,0 +1,101 @@
+"""One attempt in the hands of this worker: its context, its process or handle, and its log."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from icefloe.engine.images import Image
+from icefloe.engine.processes import Link
+from icefloe.engine.supervisor import Masker, SegmentedLog
+from icefloe.steps.contract import AttemptKey, StepContext, StepRuntime
+from icefloe.store import logs
+from icefloe.store.logs import LogKey
+from icefloe.workflow.values import TypedValue
+
+
+def attempt_folder(home: Path, key: AttemptKey) -> Path:
+    """Derived from the key, so that another worker on this machine finds what a dead one left."""
+    return home / "attempts" / hashlib.sha256(str(key).encode()).hexdigest()[:20]
+
+
+@dataclass(slots=True)
+class Attempt:
+    key: AttemptKey
+    image: Image
+    runtime: StepRuntime
+    context: StepContext
+    params: Mapping[str, TypedValue]
+    """The step's own parameters as they are stored: secrets are references."""
+    timeout: float | None
+    link: Link | None = None
+    handle: Any = None
+    started: bool = False
+    """Whether the store says RUNNING."""
+    cancelled: bool = False
+    lost: bool = False
+    """The claim is gone: whatever comes of it is not recorded."""
+    busy: bool = False
+    """A thread is in one of the runtime's methods."""
+    deadline: float | None = None
+    shipped: dict[int, int] = field(default_factory=dict)
+    """Log segments that the store has, with their sizes."""
+
+    @property
+    def log_key(self) -> LogKey:
+        return LogKey(self.key.run_id, self.key.step_id, self.key.attempt)
+
+    def new_log(self) -> tuple[dict[int, bytes], list[int]]:
+        """Segments that are new or have grown since they were last shipped, and segments that are gone."""
+        try:
+            names = [entry.name for entry in os.scandir(self.context.folder) if entry.name.startswith("log.")]
+        except FileNotFoundError:
+            return {}, []
+        present = {int(name[4:]): self.context.folder / name for name in names}
+        grown: dict[int, bytes] = {}
+        for number, path in present.items():
+            try:
+                if path.stat().st_size != self.shipped.get(number, 0):
+                    grown[number] = path.read_bytes()
+            except FileNotFoundError:
+                continue  # dropped from the middle between the two looks
+        gone = [number for number in self.shipped if number not in present]
+        return grown, gone
+
+    def ship_log(self, connection: Connection) -> None:
+        grown, gone = self.new_log()
+        if grown or gone:
+            logs.write(connection, self.log_key, grown, gone)
+        for number in gone:
+            del self.shipped[number]
+        self.shipped.update((number, len(content)) for number, content in grown.items())
+
+    def clean_up(self) -> None:
+        shutil.rmtree(self.context.folder, ignore_errors=True)
+
+
+class InlineLog:
+    """The log of a step without a process: written by the step itself, bounded and masked like the others."""
+
+    def __init__(self, folder: Path, secrets: tuple[str, ...], head: int, tail: int) -> None:
+        self._folder = folder
+        self._masker = Masker([secret.encode() for secret in secrets])
+        self._bounds = head, tail
+        self._log: SegmentedLog | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, line: str) -> None:
+        with self._lock:
+            if self._log is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._log = SegmentedLog(str(self._folder), *self._bounds)
+            text = line if line.endswith("\n") else line + "\n"
+            self._log.write(self._masker.feed(text.encode()) + self._masker.end())

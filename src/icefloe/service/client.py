@@ -1,0 +1,133 @@
+"""``icefloe.Client``: every verb once. The command line and REST are thin layers over it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from icefloe import config as configuration
+from icefloe.config import Config
+from icefloe.engine.conductor import Conductor
+from icefloe.engine.events import Refused
+from icefloe.engine.worker import Worker
+from icefloe.service.runs import Runs
+from icefloe.service.state import open_database
+from icefloe.service.views import RunView
+from icefloe.service.workflows import Workflows
+from icefloe.store import workers
+from icefloe.store.workers import WorkerRecord
+
+
+class Client:
+    """A project: its workflows and runs. Opens nothing but the state database, and starts nothing by itself.
+
+    with Client() as icefloe:
+        run = icefloe.runs.start("playback.agg", {"DAY": 20260101})
+        icefloe.work(run.run_id)
+    """
+
+    def __init__(self, config: Config | Path | None = None) -> None:
+        self.config = config if isinstance(config, Config) else configuration.load(config)
+        self.database = open_database(self.config)
+        self.conductor = Conductor(self.database)
+        self.workflows = Workflows(self.database, self.conductor.definitions)
+        self.runs = Runs(self.config, self.database, self.conductor)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.database.close()
+
+    def workers(self) -> list[WorkerRecord]:
+        """The workers that have not been found gone."""
+        with self.database.read() as connection:
+            return workers.living(connection)
+
+    def worker_alive(self) -> bool:
+        """Whether somebody works for every run: a worker or a server, not a command that works for its own run."""
+        return any(worker.serves == "*" and worker.status == workers.ALIVE for worker in self.workers())
+
+    def wait(
+        self, run_id: str, *, on_change: Callable[[RunView], None] | None = None, timeout: float | None = None
+    ) -> RunView:
+        """Wait for the run's end; somebody else must work on it."""
+        return _Waiting(self, run_id, on_change).wait(timeout)
+
+    def work(self, run_id: str, *, on_change: Callable[[RunView], None] | None = None) -> RunView:
+        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises."""
+        serves = frozenset({run_id, *self.runs.ahead_of(run_id)})
+        worker = Worker(self.config, self.database, serves=serves)
+        waiting = _Waiting(self, run_id, on_change)
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                worker.run(until=lambda: waiting.over)
+            except BaseException as error:
+                failure.append(error)
+                waiting.wake()
+
+        thread = threading.Thread(target=work, name="icefloe-worker")
+        thread.start()
+        interrupted = False
+        try:
+            while True:
+                try:
+                    waiting.wait(None, broken=lambda: bool(failure))
+                    break
+                except KeyboardInterrupt:
+                    if interrupted:
+                        self.runs.kill(run_id)
+                    interrupted = True
+                    with suppress(Refused):
+                        self.runs.stop(run_id)
+        finally:
+            waiting.over = True
+            thread.join()
+        if failure:
+            raise failure[0]
+        if interrupted:
+            raise KeyboardInterrupt
+        return self.runs.show(run_id)
+
+
+class _Waiting:
+    """Looks at a run whenever the database has changed, until it has ended."""
+
+    def __init__(self, client: Client, run_id: str, on_change: Callable[[RunView], None] | None) -> None:
+        self.over = False
+        self._client = client
+        self._run_id = run_id
+        self._on_change = on_change
+
+    def wake(self) -> None:
+        self.over = True
+
+    def wait(self, timeout: float | None, broken: Callable[[], bool] = lambda: False) -> RunView:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        watch = self._client.database.watch()
+        try:
+            while True:
+                if self._on_change is not None:
+                    self._on_change(self._client.runs.show(self._run_id, events=False))
+                if (
+                    self._client.runs.status(self._run_id) in ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
+                    or broken()
+                ):
+                    self.over = True
+                    return self._client.runs.show(self._run_id)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"run {self._run_id} has not ended within {timeout} s")
+                watch.wait(0.5)
+        finally:
+            watch.close()

@@ -1,0 +1,107 @@
+"""Verbs on workflows: push, list, pause, unblock."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from contextlib import suppress
+
+from sqlalchemy.engine import Connection
+
+from icefloe.engine.definitions import Definition, Definitions
+from icefloe.errors import NotFoundError
+from icefloe.service.views import Pushed, WorkflowView
+from icefloe.store import definitions, runs
+from icefloe.store.database import Database
+from icefloe.store.definitions import VersionRecord
+from icefloe.workflow.serialization import canonical
+from icefloe.workflow.versions import Packed
+
+
+def current_user() -> str:
+    with suppress(Exception):
+        return getpass.getuser()
+    return "unknown"
+
+
+class Workflows:
+    def __init__(self, database: Database, cache: Definitions) -> None:
+        self._database = database
+        self._cache = cache
+
+    def push(
+        self,
+        packed: Packed,
+        *,
+        source: str,
+        source_name: str,
+        by: str | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> Pushed:
+        """Store a definition as the workflow's next version, unless it says what the latest says already."""
+        now = time.time()
+        workflow, fingerprint = packed.version.workflow, packed.version.digest()
+        with self._database.write() as connection:
+            definitions.create_if_absent(connection, workflow.id, now)
+            record = definitions.lock(connection, workflow.id)
+            assert record is not None
+            latest = definitions.version(connection, workflow.id, record.latest_version)
+            if latest is not None and latest.digest == fingerprint:
+                return Pushed(workflow.id, latest.version, False, warnings)
+            version = record.latest_version + 1
+            definitions.add_files(connection, packed.contents)
+            text = canonical(packed.version.to_dict())
+            definitions.add_version(
+                connection,
+                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
+            )
+            self._database.announce(connection, "push")
+            return Pushed(workflow.id, version, True, warnings)
+
+    def listing(self) -> list[WorkflowView]:
+        with self._database.read() as connection:
+            return [
+                self._view(connection, record.id) for record in definitions.listing(connection) if record.latest_version
+            ]
+
+    def show(self, workflow_id: str) -> WorkflowView:
+        with self._database.read() as connection:
+            return self._view(connection, workflow_id)
+
+    def latest(self, workflow_id: str) -> Definition:
+        with self._database.read() as connection:
+            return self._cache.latest(connection, workflow_id)
+
+    def version(self, workflow_id: str, number: int) -> VersionRecord:
+        with self._database.read() as connection:
+            found = definitions.version(connection, workflow_id, number)
+        if found is None:
+            raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
+        return found
+
+    def set_paused(self, workflow_id: str, paused: bool) -> None:
+        """Whether triggers may start it. Runs that exist are not touched."""
+        with self._database.write() as connection:
+            self._cache.latest(connection, workflow_id)
+            definitions.set_paused(connection, workflow_id, paused)
+            self._database.announce(connection, "workflow")
+
+    def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
+        record = definitions.load(connection, workflow_id)
+        definition = self._cache.latest(connection, workflow_id)
+        assert record is not None
+        last = runs.latest(connection, workflow_id)
+        workflow = definition.workflow
+        return WorkflowView(
+            id=workflow_id,
+            version=definition.version,
+            owner=workflow.owner,
+            description=workflow.description,
+            steps=len(definition.steps),
+            run_strategy=workflow.run_strategy.rule.value,
+            triggers=tuple(type(trigger).__name__.removesuffix("Trigger").lower() for trigger in workflow.triggers),
+            paused=record.paused,
+            last_run=last.id if last else None,
+            last_status=last.status if last else None,
+            pushed_at=record.updated_at,
+        )

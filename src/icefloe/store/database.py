@@ -1,0 +1,260 @@
+"""The state database: one class that hides which of the two databases it is.
+
+Everything above sees transactions (:meth:`Database.write`, :meth:`Database.read`), a hint that something changed
+(:meth:`Database.announce`, :meth:`Database.watch`) and errors that say what to do. Which SQL runs in them is the business of
+the sibling modules, one per group of tables.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from icefloe.errors import ConfigError, IcefloeError, MissingComponentError, UnreachableError
+
+CHANNEL = "icefloe"
+BUSY_SECONDS = 30.0
+
+
+class StateUnreachableError(UnreachableError):
+    """The state database does not answer now; nothing was written."""
+
+    code = "state.unreachable"
+
+
+class StateUnusableError(IcefloeError):
+    """The state database answers, but cannot be used as it is: read-only, full disk, corrupt, foreign."""
+
+    code = "state.unusable"
+    exit_code = 3
+
+
+class Watch(Protocol):
+    """Tells cheaply whether somebody else may have changed the database."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for a hint. False means nothing was heard, not that nothing happened."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Database:
+    """Transactions on SQLite or PostgreSQL.
+
+    On SQLite every write transaction begins IMMEDIATE: a transaction that reads first and writes later would otherwise fail
+    with SQLITE_BUSY, without waiting, when another process wrote in between. WAL lets readers go on meanwhile, and
+    ``synchronous=FULL`` makes a commit survive a power cut, not only a killed process.
+
+    It does not retry: who began a transaction knows whether it may be repeated.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _with_driver(url)
+        self.is_sqlite = self.url.startswith("sqlite")
+        self.file = Path(self.url.partition(":///")[2]) if self.is_sqlite else None
+        self._engine = _sqlite_engine(self.url) if self.is_sqlite else _postgres_engine(self.url)
+
+    @property
+    def label(self) -> str:
+        """The address without its password, for messages."""
+        return sa.make_url(self.url).render_as_string(hide_password=True)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that writes: committed at the end, rolled back on an error."""
+        with self._transaction(write=True) as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads, with one view of the data."""
+        with self._transaction(write=False) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(icefloe_write=write)
+                with connection.begin():
+                    yield connection
+        except DBAPIError as error:
+            # A broken constraint or a wrong statement is our mistake, not the database's state.
+            if isinstance(error, sa.exc.IntegrityError | sa.exc.ProgrammingError) and not error.connection_invalidated:
+                raise
+            raise self._translated(error) from error
+        except sa.exc.TimeoutError as error:
+            raise StateUnreachableError(str(error), where=self.label) from error
+
+    def announce(self, connection: Connection, what: str = "") -> None:
+        """Wake who watches, when this transaction commits. On SQLite the commit itself is the hint."""
+        if not self.is_sqlite:
+            connection.execute(sa.text("SELECT pg_notify(:channel, :what)"), {"channel": CHANNEL, "what": what})
+
+    def watch(self) -> Watch:
+        return _FileWatch(self._engine) if self.is_sqlite else _NotifyWatch(self.url)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _translated(self, error: DBAPIError) -> IcefloeError:
+        """The database's own words as one of our errors; programming errors stay what they are."""
+        text = str(error.orig).strip()
+        low = text.lower()
+        if self.is_sqlite:
+            if "readonly" in low or "read-only" in low:
+                return StateUnusableError(
+                    "the state database is read-only",
+                    where=self.label,
+                    hint="give this user write access to the file and its folder",
+                )
+            if "disk is full" in low or "disk i/o" in low:
+                return StateUnusableError(
+                    f"cannot write: {text}",
+                    where=self.label,
+                    hint="free some disk space, then repeat the command; nothing was lost",
+                )
+            if "malformed" in low or "not a database" in low or "corrupt" in low:
+                return StateUnusableError(
+                    f"the file is damaged: {text}",
+                    where=self.label,
+                    hint="restore it from a backup, or try: sqlite3 state.db .recover | sqlite3 recovered.db",
+                )
+            if "unable to open" in low:
+                return StateUnusableError(
+                    "the state database cannot be opened", where=self.label, hint="make the project with: icefloe init"
+                )
+            if "is locked" in low or "busy" in low:
+                return StateUnreachableError(
+                    f"still locked by another process after {BUSY_SECONDS:.0f} s", where=self.label
+                )
+        return StateUnreachableError(text.splitlines()[0] if text else "no answer", where=self.label)
+
+
+def _with_driver(url: str) -> str:
+    for scheme in ("postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return "postgresql+psycopg://" + url.removeprefix(scheme)
+    if url.startswith(("sqlite:///", "postgresql+psycopg://")):
+        return url
+    raise ConfigError(
+        f"a state database at {url.partition(':')[0]}: is not supported", hint="use sqlite:///… or postgresql://…"
+    )
+
+
+def _sqlite_engine(url: str) -> Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        # The driver must not begin transactions by itself: _begin below says how they begin.
+        connection.isolation_level = None
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA cache_size=-16000")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("icefloe_write", True)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(url: str) -> Engine:
+    try:
+        return sa.create_engine(url, pool_size=4, max_overflow=8, connect_args={"connect_timeout": 10})
+    except ModuleNotFoundError as error:
+        raise MissingComponentError(
+            "PostgreSQL needs the psycopg driver", hint="pip install 'icefloe[postgres]'"
+        ) from error
+
+
+class _FileWatch:
+    """SQLite: ``PRAGMA data_version`` changes when another connection has committed. A look costs microseconds."""
+
+    INTERVAL = 0.02
+
+    def __init__(self, engine: Engine) -> None:
+        raw = engine.raw_connection()
+        self._connection: Any = raw.driver_connection
+        raw.detach()
+        self._seen = self._version()
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while (now := self._version()) == self._seen:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(self.INTERVAL, left))
+        self._seen = now
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _NotifyWatch:
+    """PostgreSQL: LISTEN on a connection of its own, made again when it breaks."""
+
+    def __init__(self, url: str) -> None:
+        self._conninfo = sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._connection: Any = None
+        self._closed = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        import psycopg
+
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10)
+                self._connection.execute(f"LISTEN {CHANNEL}")
+                return True  # whatever was said before we listened was not heard
+            heard = False
+            for _ in self._connection.notifies(timeout=seconds, stop_after=1):
+                heard = True
+            return heard
+        except psycopg.Error:
+            self._drop()
+            self._closed.wait(min(seconds, 1.0))
+            return False
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def close(self) -> None:
+        self._closed.set()
+        self._drop()
+
+
+def prepare_file(file: Path) -> None:
+    """Make a new SQLite state file, readable by its owner only, and turn on WAL, which the file remembers."""
+    import sqlite3
+
+    if not file.exists():
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    try:
+        connection = sqlite3.connect(file, timeout=BUSY_SECONDS)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StateUnusableError(f"cannot be prepared: {error}", where=str(file)) from error

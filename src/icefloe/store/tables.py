@@ -1,0 +1,199 @@
+"""The tables as SQLAlchemy knows them. The migrations make them; a test holds the two together.
+
+Values that only Python looks into are JSON in TEXT columns, on both databases. Times are seconds since the epoch, for
+people to read: no decision compares the clocks of two machines.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, Text
+
+metadata = sa.MetaData()
+
+
+def _table(name: str, *columns: Column[object]) -> sa.Table:
+    return sa.Table(name, metadata, *columns)
+
+
+files = _table("files", Column("digest", Text, primary_key=True), Column("content", LargeBinary))
+
+workflows = _table(
+    "workflows",
+    Column("id", Text, primary_key=True),
+    Column("latest_version", Integer),
+    Column("next_number", Integer),
+    Column("paused", Integer),
+    Column("unblocked", BigInteger),
+    Column("created_at", Double),
+    Column("updated_at", Double),
+)
+
+workflow_versions = _table(
+    "workflow_versions",
+    Column("workflow_id", Text, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("digest", Text),
+    Column("definition", Text),
+    Column("source", Text),
+    Column("source_name", Text),
+    Column("pushed_at", Double),
+    Column("pushed_by", Text),
+)
+
+runs = _table(
+    "runs",
+    Column("seq", BigInteger, primary_key=True),
+    Column("id", Text),
+    Column("workflow_id", Text),
+    Column("version", Integer),
+    Column("number", Integer),
+    Column("root_id", Text),
+    Column("parent_id", Text),
+    Column("parent_step", Text),
+    Column("iteration", Integer),
+    Column("path", Text),
+    Column("occasion", Text),
+    Column("status", Text),
+    Column("request", Text),
+    Column("params", Text),
+    Column("initiator", Text),
+    Column("cause", Text),
+    Column("restarts", Integer),
+    Column("revision", BigInteger),
+    Column("created_at", Double),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+)
+
+steps = _table(
+    "steps",
+    Column("run_id", Text, primary_key=True),
+    Column("step_id", Text, primary_key=True),
+    Column("root_id", Text),
+    Column("position", Integer),
+    Column("type", Text),
+    Column("status", Text),
+    Column("attempt", Integer),
+    Column("generation", Integer),
+    Column("owner", Text),
+    Column("request", Text),
+    Column("delay", Double),
+    Column("available_at", Double),
+    Column("tries", Text),
+    Column("params", Text),
+    Column("outputs", Text),
+    Column("handle", Text),
+    Column("loop", Text),
+    Column("resumes", Integer),
+    Column("cause", Text),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("revision", BigInteger),
+)
+
+attempts = _table(
+    "attempts",
+    Column("run_id", Text, primary_key=True),
+    Column("step_id", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("status", Text),
+    Column("cause", Text),
+    Column("worker", Text),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+)
+
+events = _table(
+    "events",
+    Column("seq", BigInteger, primary_key=True),
+    Column("run_id", Text),
+    Column("step_id", Text),
+    Column("attempt", Integer),
+    Column("at", Double),
+    Column("previous", Text),
+    Column("status", Text),
+    Column("cause", Text),
+)
+
+logs = _table(
+    "logs",
+    Column("run_id", Text, primary_key=True),
+    Column("step_id", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("content", LargeBinary),
+)
+
+workers = _table(
+    "workers",
+    Column("id", Text, primary_key=True),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("lock_file", Text),
+    Column("status", Text),
+    Column("beat", BigInteger),
+    Column("slots", Integer),
+    Column("serves", Text),
+    Column("program", Text),
+    Column("started_at", Double),
+    Column("seen_at", Double),
+)
+
+consumers = _table(
+    "consumers",
+    Column("name", Text, primary_key=True),
+    Column("workflow_id", Text),
+    Column("version", BigInteger),
+    Column("created_at", Double),
+)
+
+checkpoints = _table(
+    "checkpoints",
+    Column("consumer", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("ref", Text),
+    Column("table_uuid", Text),
+    Column("snapshot_id", BigInteger),
+    Column("sequence_number", BigInteger),
+    Column("schema_id", Integer),
+    Column("capture_id", Text),
+    Column("moved_at", Double),
+)
+
+captures = _table(
+    "captures",
+    Column("id", Text, primary_key=True),
+    Column("consumer", Text),
+    Column("run_id", Text),
+    Column("step_path", Text),
+    Column("claim", Text),
+    Column("state", Text),
+    Column("base_version", BigInteger),
+    Column("sources", Text),
+    Column("released", Integer),
+    Column("keep_seconds", Double),
+    Column("created_at", Double),
+    Column("built_at", Double),
+    Column("ended_at", Double),
+)
+
+publications = _table(
+    "publications",
+    Column("capture_id", Text, primary_key=True),
+    Column("step_path", Text, primary_key=True),
+    Column("iteration", Integer, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("snapshot_id", BigInteger),
+    Column("published_at", Double),
+)
+
+audits = _table(
+    "audits",
+    Column("seq", BigInteger, primary_key=True),
+    Column("at", Double),
+    Column("who", Text),
+    Column("verb", Text),
+    Column("subject", Text),
+    Column("details", Text),
+)

