@@ -328,16 +328,15 @@ class Supervisor:
             signal_quietly(pid, number)
 
     def _end_leftovers(self) -> None:
+        """Until we have no child left: as a subreaper we inherit whatever the command has forked."""
         while True:
-            left = descendants(os.getpid())
-            if not left:
-                return
-            for pid in left:
-                signal_quietly(pid, signal.SIGKILL)
             try:
-                os.waitpid(-1, 0)
+                pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
+            if pid == 0:
+                self._signal_all(signal.SIGKILL)
+                os.waitpid(-1, 0)
 
     def _finish(self, extra: dict[str, Any]) -> None:
         status = self.exit_status
@@ -351,8 +350,6 @@ class Supervisor:
         path = os.path.join(self.folder, RESULT_FILE)
         with open(f"{path}.new", "w") as file:
             json.dump(result, file)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(f"{path}.new", path)
         fault("supervisor.after_result")
         self._say({"ended": result})

@@ -13,17 +13,14 @@ from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import this_host
 from icefloe.faults import fault
 from icefloe.steps.contract import AttemptKey
-from icefloe.store import runs
 from icefloe.store.runs import OwnedStep
 
 if TYPE_CHECKING:
     from icefloe.engine.worker import Worker
 
 
-def take_over(worker: Worker) -> list[Applied]:
-    """Release every step whose owner is gone. Safe to be done by several workers at once."""
-    with worker.database.read() as connection:
-        orphans = runs.orphaned(connection)
+def take_over(worker: Worker, orphans: list[tuple[OwnedStep, str, str]]) -> list[Applied]:
+    """Release steps whose owner is gone (each with that owner and its host). Several workers may do so at once."""
     found = []
     for step, owner, host in orphans:
         if worker.serves is None or step.root_id in worker.serves:

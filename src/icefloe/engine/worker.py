@@ -54,12 +54,14 @@ from icefloe.steps.registry import Registry, installed
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
 from icefloe.store.database import Database
+from icefloe.store.runs import OwnedStep
 from icefloe.workflow.interpolation import reveal
 from icefloe.workflow.model import ForeachStep, TypedStep
 from icefloe.workflow.values import TypedValue
 
 POLL_SECONDS = 1.0
 LOG_SECONDS = 0.5
+LOOK_SECONDS = 0.1
 READY_LOOK = 200
 POOL_THREADS = 16
 
@@ -109,6 +111,7 @@ class Worker:
         self._more_ready = True
         self._next_poll = 0.0
         self._next_log = 0.0
+        self._next_look = 0.0
         self._draining: float | None = None
         self._stopping = False
 
@@ -269,8 +272,14 @@ class Worker:
             watch.close()
 
     def _hint(self) -> None:
-        self._more_ready = True
-        self._look_after_claims()
+        """Somebody has changed something. A busy database hints all the time: a few looks a second are enough."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._more_ready = True
+            self._look_after_claims()
+        else:
+            self._at(self._next_look, self._hint)
 
     def _durably(self, action: Callable[[], Any]) -> Any:
         """Repeat until the database answers."""
@@ -340,20 +349,27 @@ class Worker:
         with self.database.read() as connection:
             living = workers.living(connection)
             waiting = runs.waiting_workflows(connection)
+            orphans = runs.orphaned(connection)
+            owned = runs.owned_by(connection, self.id)
+            self._look_after_run_timeouts(connection)
         for worker, beat in self._contender.gone(living, self.id):
             with self.database.write() as connection:
                 workers.declare_gone(connection, worker.id, beat)
-        for applied in takeover.take_over(self):
+                orphans = runs.orphaned(connection)
+        for applied in takeover.take_over(self, orphans):
             self._follow(applied)
         for workflow_id in waiting:
             self._follow(self.conductor.admit(workflow_id, self.claimer()))
-        self._look_after_claims()
-        self._look_after_run_timeouts()
+        self._compare_claims(owned)
 
     def _look_after_claims(self) -> None:
-        """Notice cancels and lost claims; take up claims whose commit's answer was lost on the way."""
         with self.database.read() as connection:
-            owned = {(s.run_id, s.step_id, s.generation): s for s in runs.owned_by(connection, self.id)}
+            owned = runs.owned_by(connection, self.id)
+        self._compare_claims(owned)
+
+    def _compare_claims(self, rows: list[OwnedStep]) -> None:
+        """Notice cancels and lost claims; take up claims whose commit's answer was lost on the way."""
+        owned = {(step.run_id, step.step_id, step.generation): step for step in rows}
         held = {(key.run_id, key.step_id, key.generation): attempt for key, attempt in self._attempts.items()}
         for name, attempt in held.items():
             if name not in owned:
@@ -368,24 +384,22 @@ class Worker:
             if step.owner == self.id and step.generation == name[2]:
                 self._todo.append(Claimed(image, step))
 
-    def _look_after_run_timeouts(self) -> None:
-        with self.database.read() as connection:
-            going = runs.in_progress(connection)
-            limits = {
-                run_id: (self.conductor.definitions.get(connection, workflow, version).workflow.timeout, started)
-                for run_id, workflow, version, started in going
-                if self.serves is None or run_id in self.serves
-            }
+    def _look_after_run_timeouts(self, connection: Connection) -> None:
+        """Find runs whose time is over. Time counts on this worker's own clock, from when it first saw the run."""
         now = time.monotonic()
         seen: dict[str, tuple[float, float]] = {}
-        for run_id, (limit, started) in limits.items():
-            if isinstance(limit, float | int):
+        for run_id, workflow_id, version, started in runs.in_progress(connection):
+            limit = self.conductor.definitions.get(connection, workflow_id, version).workflow.timeout
+            if isinstance(limit, float | int) and (self.serves is None or run_id in self.serves):
                 since, already = self._run_seen.get(run_id, (now, max(0.0, self.conductor.clock() - started)))
                 seen[run_id] = since, already
                 if already + now - since >= limit:
-                    with suppress(Refused):
-                        self._follow(self.conductor.apply(run_id, TimeOut(float(limit)), claimer=self.claimer()))
+                    self._post(partial(self._time_out, run_id, float(limit)))
         self._run_seen = seen
+
+    def _time_out(self, run_id: str, limit: float) -> None:
+        with suppress(Refused):
+            self._follow(self.conductor.apply(run_id, TimeOut(limit), claimer=self.claimer()))
 
     # -- doing steps -------------------------------------------------------------------------------------------------------
 
@@ -458,11 +472,10 @@ class Worker:
 
     def _begin_runs(self, claimed: Claimed, key: AttemptKey) -> None:
         image = claimed.image
-        with self.database.read() as connection:
-            evaluation = self._evaluation(connection, image)
-            step = image.definition.steps[key.step_id]
-            evaluated = evaluation.step(step)
-            loop = evaluation.loop(step, evaluated.params) if isinstance(step, ForeachStep) else None
+        evaluation = self._evaluation(image)
+        step = image.definition.steps[key.step_id]
+        evaluated = evaluation.step(step)
+        loop = evaluation.loop(step, evaluated.params) if isinstance(step, ForeachStep) else None
         root, claimer = image.record.root_id, self.claimer()
         if loop is not None:
             params = {**evaluated.params, **loop.arrays}
@@ -470,9 +483,18 @@ class Worker:
         else:
             self._follow(self.conductor.start_subworkflow(key, root, evaluated, claimer))
 
-    def _evaluation(self, connection: Connection, image: Image) -> Evaluation:
-        images = partial(self.conductor.images.get, connection)
-        return Evaluation(images, image, partial(stored.file, connection))
+    def _evaluation(self, image: Image) -> Evaluation:
+        """Asks the database only for what the run itself does not know: the runs around it, and files."""
+
+        def around(run_id: str) -> Image:
+            with self.database.read() as connection:
+                return self.conductor.images.get(connection, run_id)
+
+        def file(digest: str) -> bytes | None:
+            with self.database.read() as connection:
+                return stored.file(connection, digest)
+
+        return Evaluation(around, image, file)
 
     def _fail_early(self, claimed: Claimed, error: Exception) -> None:
         with suppress(Refused):
@@ -487,8 +509,7 @@ class Worker:
         key = AttemptKey(record.id, state.id, state.attempt, state.generation)
         kind = step.type if isinstance(step, TypedStep) else "noop"
         runtime = self.registry.find(kind)
-        with self.database.read() as connection:
-            evaluated = self._evaluation(connection, image).step(step)
+        evaluated = self._evaluation(image).step(step)
         folder = attempt_folder(self.config.home, key)
         if not runtime.instant:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -180,7 +180,7 @@ _UPDATE_STEP, _UPDATE_STEP_STATE = _update_step(_STEP_CHANGES), _update_step(_ST
 
 
 def insert(connection: Connection, record: RunRecord, its_steps: Sequence[StepRecord]) -> None:
-    values = _encoded(asdict(record), _RUN_JSON)
+    values = _encoded(_fields(record), _RUN_JSON)
     del values["seq"]
     connection.execute(sa.insert(runs), values)
     if its_steps:
@@ -189,7 +189,7 @@ def insert(connection: Connection, record: RunRecord, its_steps: Sequence[StepRe
 
 def update(connection: Connection, record: RunRecord) -> None:
     """Write what changes during a run's life."""
-    values = _encoded(asdict(record), _RUN_JSON)
+    values = _encoded(_fields(record), _RUN_JSON)
     connection.execute(_UPDATE_RUN, {"_id": record.id, **{name: values[name] for name in (
         "status", "request", "cause", "restarts", "revision", "started_at", "ended_at")}})  # fmt: skip
 
@@ -222,12 +222,12 @@ def update_steps(connection: Connection, records: Iterable[StepRecord], *, with_
 
 def add_events(connection: Connection, records: Sequence[EventRecord]) -> None:
     if records:
-        connection.execute(sa.insert(events), [asdict(record) for record in records])
+        connection.execute(sa.insert(events), [_fields(record) for record in records])
 
 
 def add_attempts(connection: Connection, records: Sequence[AttemptRecord]) -> None:
     if records:
-        connection.execute(sa.insert(attempts), [_encoded(asdict(record), ("cause",)) for record in records])
+        connection.execute(sa.insert(attempts), [_encoded(_fields(record), ("cause",)) for record in records])
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------------
@@ -374,9 +374,14 @@ def _step(row: Row[Any]) -> StepRecord:
 
 
 def _step_values(record: StepRecord) -> dict[str, Any]:
-    values = _encoded(asdict(record), _STEP_JSON)
+    values = _encoded(_fields(record), _STEP_JSON)
     values["resumes"] = int(record.resumes)
     return values
+
+
+def _fields(record: RunRecord | StepRecord | AttemptRecord | EventRecord) -> dict[str, Any]:
+    # dataclasses.asdict copies deeply, which was a fifth of the time of a step.
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _decoded(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
