@@ -6,6 +6,7 @@ its own and ends the server with the session.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 from icefloe import config as configuration
 from icefloe.config import Config
-from icefloe.spark import server
+from icefloe.spark import jars, java, server
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -41,13 +42,27 @@ class Project:
         return f"{self.namespace}.{table}"
 
 
-def prepare(folder: Path, extra: str = "") -> Config:
+def prepare(folder: Path) -> Config:
     """An initialised project in ``folder``; what is there stays."""
     file = folder / configuration.FILE_NAME
     (folder / configuration.HOME_NAME).mkdir(parents=True, exist_ok=True)
     if not file.exists():
+        # All locked jars, so that the one server can reach every kind of catalog: see session_for.
+        paths = jars.ensure(jars.locked(), java.find().launcher)
+        extra = f"extra_jars = {json.dumps([str(path) for path in paths])}\n"  # DEFAULT_FILE ends in [spark]
         file.write_text(configuration.DEFAULT_FILE + extra, encoding="utf-8")
     return configuration.load(file, env={})
+
+
+def session_for(shared: Config, other: Config) -> SparkSession:
+    """A session on the shared server that sees the catalog of another configuration: no second JVM."""
+    from icefloe.spark.session import connect
+
+    session = connect(shared)
+    for key, value in other.spark_conf().items():
+        if key.startswith("spark.sql.") and key != "spark.sql.extensions":
+            session.conf.set(key, value)
+    return session
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 ``icefloe.toml`` names one catalog. PyIceberg reads it through :meth:`Catalog.pyiceberg_properties` and Spark through
 :meth:`Catalog.spark_properties`; nobody types the two separately, so they cannot disagree. Relative paths are relative to
 the file's folder. Each value can be overridden by an environment variable (``ICEFLOE_CATALOG__URI`` for ``[catalog] uri``),
-and a value may refer to a secret by ``$ENV{NAME}``: the reference is what is stored and shown, never the secret.
+and a value may refer to a secret by ``$ENV{NAME}``: the reference is what is stored and shown, and the secret is looked up
+when an engine is given its properties.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from icefloe.errors import ConfigError
 
 FILE_NAME = "icefloe.toml"
 HOME_NAME = ".icefloe"
 ENV_PREFIX = "ICEFLOE_"
+BUSY_SECONDS = 30
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -48,6 +50,24 @@ master = "local[*]"
 """
 
 
+def _flat(value: Any) -> Any:
+    """``s3.endpoint = "…"`` is a table in a table to TOML, and ``true`` a boolean; to Iceberg and Spark both are strings."""
+    if not isinstance(value, Mapping):
+        return value
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            out |= {f"{key}.{below}": leaf for below, leaf in _flat(item).items()}
+        elif isinstance(item, bool):
+            out[key] = str(item).lower()
+        else:
+            out[key] = str(item) if isinstance(item, int | float) else item
+    return out
+
+
+Properties = Annotated[dict[str, str], BeforeValidator(_flat)]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,11 +79,11 @@ class Catalog(_Section):
     type: Literal["sql", "rest", "hive", "glue"] = "sql"
     uri: str | None = None
     warehouse: str | None = None
-    properties: dict[str, str] = Field(default_factory=dict)
+    properties: Properties = Field(default_factory=dict)
     """Passed to both sides under the names of the Iceberg documentation (``s3.endpoint``, ``credential``…)."""
-    pyiceberg: dict[str, str] = Field(default_factory=dict)
+    pyiceberg: Properties = Field(default_factory=dict)
     """For PyIceberg only."""
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: Properties = Field(default_factory=dict)
     """For Spark's catalog only (without the ``spark.sql.catalog.<name>.`` prefix)."""
 
     @field_validator("name")
@@ -74,20 +94,27 @@ class Catalog(_Section):
         return value
 
     def pyiceberg_properties(self) -> dict[str, str]:
-        """The properties for ``pyiceberg.catalog.load_catalog(name, **properties)``."""
-        out = {"type": self.type, **_both_sides(self.properties)}
+        """The properties for ``pyiceberg.catalog.load_catalog(name, **properties)``, secrets looked up."""
+        out = {"type": self.type, **self.properties}
         if self.uri:
             out["uri"] = _sqlalchemy_url(self.uri) if self.type == "sql" else self.uri
         if self.warehouse:
             out["warehouse"] = self.warehouse
         if self.type == "sql":
-            out.setdefault("init_catalog_tables", "true")
-        return _resolved({**out, **self.pyiceberg})
+            # v1: the form that Java is told to use too; a catalog that an older engine made is brought to it.
+            out = {"init_catalog_tables": "true", "schema_version": "v1", **out}
+        return {
+            key: expand_url(value) if key == "uri" else expand(value)
+            for key, value in {**out, **self.pyiceberg}.items()
+        }
 
-    def spark_properties(self) -> dict[str, str]:
-        """Spark settings that reach the same catalog: full keys, ready for a session, a server or ``spark-submit``."""
+    def spark_properties(self, *, reveal: bool = True) -> dict[str, str]:
+        """Spark settings that reach the same catalog: full keys, ready for a session, a server or ``spark-submit``.
+
+        Without ``reveal`` references to secrets stay references.
+        """
         prefix = f"spark.sql.catalog.{self.name}"
-        catalog: dict[str, str] = {"cache-enabled": "false", **_java_names(_both_sides(self.properties))}
+        catalog: dict[str, str] = {"cache-enabled": "false", **_java_names(self.properties)}
         if self.warehouse:
             catalog["warehouse"] = self.warehouse
         if self.type == "sql":
@@ -101,11 +128,19 @@ class Catalog(_Section):
         catalog |= self.spark
         out = {"spark.sql.extensions": SPARK_EXTENSIONS, prefix: SPARK_CATALOG_CLASS}
         out |= {f"{prefix}.{key}": value for key, value in catalog.items()}
-        return _resolved(out)
+        return _resolved(out) if reveal else out
 
     @property
     def needs_s3(self) -> bool:
-        return (self.warehouse or "").startswith("s3") or any(k.startswith("s3.") for k in self.properties)
+        """Whether tables live on an S3-protocol store, so that Spark needs the AWS bundle."""
+        places = (self.warehouse or "", *self.properties)
+        return self.type == "glue" or any(place.startswith(("s3:", "s3a:", "s3n:", "s3.")) for place in places)
+
+    @property
+    def needs_postgres(self) -> bool:
+        return self.type == "sql" and _is_postgres(
+            expand(self.uri or "") if _is_reference(self.uri) else self.uri or ""
+        )
 
 
 class ChangeTables(_Section):
@@ -122,7 +157,7 @@ class State(_Section):
     url: str = "sqlite:///.icefloe/state.db"
 
     def resolved_url(self) -> str:
-        return expand(self.url)
+        return expand_url(self.url)
 
 
 class Spark(_Section):
@@ -133,8 +168,27 @@ class Spark(_Section):
     driver_memory: str = "2g"
     idle_minutes: float = Field(default=30, gt=0)
     java_home: str | None = None
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: Properties = Field(default_factory=dict)
     extra_jars: list[str] = Field(default_factory=list)
+
+    @field_validator("extra_jars", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _memory(cls, value: str) -> str:
+        if not re.fullmatch(r"[1-9]\d*[kmgtKMGT]", value):
+            raise ValueError("must be a size as Java takes it, such as 512m or 2g")
+        return value
+
+    @field_validator("remote")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value and not value.startswith(("sc://", "$ENV{")):
+            raise ValueError("must be a Spark Connect address, sc://host:port")
+        return value
 
 
 class Engine(_Section):
@@ -171,14 +225,20 @@ class Config(_Section):
     def home(self) -> Path:
         return self.root / HOME_NAME
 
-    def spark_conf(self) -> dict[str, str]:
-        """All Spark settings but jars: the catalog's, Icefloe's defaults, then the user's own, which win."""
+    def spark_conf(self, *, reveal: bool = True) -> dict[str, str]:
+        """All Spark settings but jars: the catalog's, Icefloe's defaults, then the user's own, which win.
+
+        Only ``spark.sql.extensions`` is not the user's alone: theirs are added to Iceberg's.
+        """
+        own = _resolved(self.spark.conf) if reveal else dict(self.spark.conf)
+        extensions = [SPARK_EXTENSIONS, *own.pop("spark.sql.extensions", "").split(",")]
         return {
-            **self.catalog.spark_properties(),
+            **self.catalog.spark_properties(reveal=reveal),
             "spark.sql.defaultCatalog": self.catalog.name,
             "spark.sql.sources.partitionOverwriteMode": "dynamic",
             "spark.sql.session.timeZone": "UTC",
-            **_resolved(self.spark.conf),
+            **own,
+            "spark.sql.extensions": ",".join(dict.fromkeys(filter(None, extensions))),
         }
 
 
@@ -239,6 +299,16 @@ def expand(value: str) -> str:
     return re.sub(r"\$ENV\{([A-Za-z_][A-Za-z0-9_]*)\}", lookup, value)
 
 
+def expand_url(url: str) -> str:
+    """:func:`expand` for an address: a secret in its user part is quoted, so that a ``@`` or ``/`` in it does no harm."""
+    scheme, separator, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    if not (separator and at):
+        return expand(url)
+    quoted = re.sub(r"\$ENV\{\w+\}", lambda match: quote(expand(match[0]), safe=""), user)
+    return f"{expand(scheme)}://{quoted}@{expand(place)}"
+
+
 def file_uri(path: Path) -> str:
     return f"file://{path}"
 
@@ -287,6 +357,10 @@ def _absolute_location(location: str, root: Path) -> str:
 
 def _sqlalchemy_url(uri: str) -> str:
     """PyIceberg's SQL catalog speaks SQLAlchemy; ``postgresql://`` gets its driver."""
+    if _is_reference(uri):
+        uri = expand(uri)
+    if uri.startswith("sqlite") and "?" not in uri:
+        return f"{uri}?timeout={BUSY_SECONDS}"
     for scheme in ("postgresql://", "postgres://"):
         if uri.startswith(scheme):
             return "postgresql+psycopg2://" + uri.removeprefix(scheme)
@@ -295,26 +369,44 @@ def _sqlalchemy_url(uri: str) -> str:
 
 def _jdbc(uri: str) -> dict[str, str]:
     """The JDBC form of a SQLAlchemy address. User and password go into their own properties."""
+    if _is_reference(uri):
+        uri = expand(uri)
     if uri.startswith("sqlite"):
+        path = uri.partition(":///")[2].partition("?")[0]
         # WAL and a busy timeout: Java's JdbcCatalog does not retry SQLITE_BUSY (Iceberg 1.12).
-        return {"uri": f"jdbc:sqlite:{uri.partition(':///')[2]}?journal_mode=WAL&busy_timeout=30000"}
+        return {"uri": f"jdbc:sqlite:{path}?journal_mode=WAL&busy_timeout={BUSY_SECONDS * 1000}"}
     parts = urlsplit(uri)
-    if not parts.scheme.startswith("postgres"):
-        raise ConfigError(f"a sql catalog on {parts.scheme or uri!r} is not supported: use sqlite or postgresql")
-    host = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
-    out = {"uri": f"jdbc:postgresql://{host}{parts.path}" + (f"?{parts.query}" if parts.query else "")}
-    if parts.username:
-        out["jdbc.user"] = unquote(parts.username)
-    if parts.password:
-        out["jdbc.password"] = unquote(parts.password)
+    if not _is_postgres(uri):
+        raise ConfigError(
+            f"a sql catalog on {parts.scheme or 'this address'!r} is not supported",
+            where="[catalog] uri",
+            hint="use sqlite:///path or postgresql://user:$ENV{PGPASSWORD}@host/database",
+        )
+    # By hand where urlsplit would put a $ENV{NAME} into lower case.
+    login, _, place = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    if "host=" in parts.query or not place:
+        raise ConfigError(
+            "Spark reaches PostgreSQL over TCP only", where="[catalog] uri", hint="postgresql://user@host:5432/database"
+        )
+    out = {"uri": f"jdbc:postgresql://{place}{parts.path}" + (f"?{parts.query}" if parts.query else "")}
+    if user:
+        out["jdbc.user"] = unquote(user)
+    if password:
+        out["jdbc.password"] = unquote(password)
     return out
 
 
+def _is_postgres(uri: str) -> bool:
+    return uri.startswith(("postgresql:", "postgresql+", "postgres:"))
+
+
+def _is_reference(uri: str | None) -> bool:
+    """Whether the address as a whole comes from the environment: then it has to be looked up to be understood."""
+    return (uri or "").startswith("$ENV{")
+
+
 _JAVA_NAMES = {"s3.region": "client.region", "glue.region": "client.region"}
-
-
-def _both_sides(properties: Mapping[str, str]) -> dict[str, str]:
-    return {key: str(value) for key, value in properties.items()}
 
 
 def _java_names(properties: Mapping[str, str]) -> dict[str, str]:

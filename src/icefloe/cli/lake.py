@@ -12,7 +12,7 @@ from rich.text import Text
 
 from icefloe import config
 from icefloe.cli.lateness import Lateness, lateness_of
-from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
 from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
 from icefloe.lake.metadata import TableMetadata
@@ -72,7 +72,7 @@ def changes(
     if output is Output.json:
         print_json(found.to_dict(change_table=made.name if made else None))
         return
-    _show(found)
+    show_changes(found)
     if made:
         full_name = f"{lake.tables.name}.{made.name}"
         console.print(Text(f"\nchange table {full_name}: {made.rows:,} rows in {made.files:,} files, no data copied"))
@@ -117,7 +117,8 @@ def clean_change_tables(
 # -- words and pictures --------------------------------------------------------------------------------------------------
 
 
-def _show(found: ChangeSet) -> None:
+def show_changes(found: ChangeSet) -> None:
+    """A change set for people: what, how much, where, and how late."""
     span = f"{found.from_snapshot or 'the beginning'} → {found.to_snapshot or 'no snapshot yet'}"
     console.print(Text.assemble((found.table, "bold"), f"  {span}  on {found.ref}"))
     if found.kind == "full":
@@ -198,15 +199,7 @@ def _change_tables(found: Sequence[ChangeTable]) -> Table:
 
 
 def _amount(files: int, rows: int, size: int | None) -> str:
-    return f"{rows:,} rows in {files:,} files" + (f", {_bytes(size)}" if size is not None else "")
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("unreachable")
+    return f"{rows:,} rows in {files:,} files" + (f", {byte_text(size)}" if size is not None else "")
 
 
 def _counts(operations: Mapping[str, int]) -> str:

@@ -5,15 +5,17 @@ Exit codes: 0 fine, 1 the run failed, 2 usage, 3 unreachable, 4 stopped.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import icefloe
-from icefloe.cli import lake, output, runs, workers, workflows
+from icefloe.cli import output
 from icefloe.errors import IcefloeError
 
 app = typer.Typer(
@@ -43,13 +45,33 @@ def _root(
         os.environ["ICEFLOE_CONFIG"] = str(config)
 
 
-for area in (lake, workflows, runs, workers):
-    area.register(app)
+AREAS: dict[str, tuple[str, ...]] = {
+    "project": ("init", "doctor"),
+    "demo": ("demo",),
+    "lake": ("changes", "change-tables"),
+    "definitions": ("validate", "graph", "convert", "schema"),
+    "workflows": ("push", "workflows", "unblock"),
+    "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "workers": ("worker", "workers", "db"),
+    "spark": ("sql", "spark", "spark-conf"),
+}
+"""Which module of this package has which commands. A test holds it to what the modules register."""
+
+
+def load_areas(words: Sequence[str]) -> None:
+    """Import the area that the first command word belongs to; all of them when it is none's, as for ``--help``.
+
+    PyIceberg and SQLAlchemy take a second to import, and most commands need neither.
+    """
+    owner = next((area for word in words for area, commands in AREAS.items() if word in commands), None)
+    for area in AREAS if owner is None else (owner,):
+        importlib.import_module(f"icefloe.cli.{area}").register(app)
 
 
 def main() -> None:
     """Entry point of the ``icefloe`` command."""
     try:
+        load_areas(sys.argv[1:])
         app()
     except IcefloeError as error:
         wants_json = any(word in ("--output=json", "-ojson") for word in sys.argv) or any(

@@ -21,7 +21,10 @@ class Output(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text for people, json for programs.")]
 
-console = Console(highlight=False, soft_wrap=True)
+# Rich takes 80 columns for a pipe; names must not be cut there.
+_WIDTH = None if sys.stdout.isatty() else 200
+
+console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -46,3 +49,12 @@ def print_error(error: IcefloeError, output: Output = Output.text) -> None:
     notes.print(line)
     if error.hint:
         notes.print(Text(f"  → {error.hint}", style="cyan"))
+
+
+def byte_text(size: float) -> str:
+    """A size for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 
 from icefloe import config as configuration
 from icefloe.lake import history, pins
-from icefloe.lake.catalog import LoadedTable, Tables, parse_identifier
+from icefloe.lake.catalog import LoadedTable, Tables, format_identifier, parse_identifier
 from icefloe.lake.change_table import ChangeTable, ChangeTables, Content
 from icefloe.lake.changes import ChangeSet, FileCounts, OnGap, find_changes
-from icefloe.lake.errors import SnapshotOrderError
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.partitions import PartitionChange
 from icefloe.lake.pins import Pin, PinMode, PinReport
@@ -54,6 +53,10 @@ class Lake:
     def table(self, name: str | Sequence[str]) -> LoadedTable:
         """A table's metadata as it is now."""
         return self.tables.load(self._identifier(name))
+
+    def canonical_name(self, name: str | Sequence[str]) -> str:
+        """One spelling per table, whether or not the catalog was named."""
+        return format_identifier(self._identifier(name))
 
     def checkpoint(self, table: str | Sequence[str], *, ref: str = "main") -> Checkpoint | None:
         """The head of a ref as a checkpoint; ``None`` for a table without snapshots."""
@@ -105,8 +108,6 @@ class Lake:
     ) -> ChangeSet:
         """:meth:`changes` of a table that is loaded already."""
         checkpoint = Checkpoint("", since) if isinstance(since, int) else since
-        if checkpoint is not None and checkpoint.snapshot_id == until:
-            raise SnapshotOrderError("since and until are the same snapshot: nothing lies between", where=table.name)
         return find_changes(
             table,
             since=checkpoint,

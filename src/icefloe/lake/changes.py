@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from icefloe.errors import UsageError
-from icefloe.lake import history, predicates, storage
+from icefloe.lake import history, partitions, predicates, ranges, storage
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import DiffImpossibleError, HistoryLostError, UnsupportedTableError
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status, read_list
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
-from icefloe.lake.ranges import BoundLookup, Range, RangeBuilder
+from icefloe.lake.ranges import Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionSpec
 
 OPERATIONS = ("append", "overwrite", "delete")
@@ -35,6 +35,10 @@ Which = Literal["added", "deleted", "live"]
 
 # The reserved column that position deletes keep their data file's path in (Iceberg spec).
 _DELETE_FILE_PATH_ID = 2147483546
+_DELETE_FIELDS = frozenset(
+    {"content", "file_path", "partition", "referenced_data_file", "lower_bounds", "upper_bounds"}
+)
+_NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -427,7 +431,10 @@ class _Survey:
         spec = self._table.metadata.specs[one.manifest.spec_id]
         exists = self._columns_in(manifest) if ranged else ()
         files = rows = size = 0
-        for entry in manifest.entries():
+        fields = partitions.FILE_FIELDS | (ranges.FILE_FIELDS if ranged else _NOTHING)
+        if one.paths is not None:
+            fields |= {"file_path"}
+        for entry in manifest.scan(fields, self._wanted):
             if not one.wants(entry):
                 continue
             data_file = entry["data_file"]
@@ -436,9 +443,8 @@ class _Survey:
             size += data_file["file_size_in_bytes"]
             self._partitions.add(spec.id, data_file, side=side)
             if ranged:
-                lookup = BoundLookup.of(data_file, self._wanted)
                 for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists, lookup=lookup)
+                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
         return FileCounts(files, rows, size)
 
     def _columns_in(self, manifest: Manifest) -> tuple[bool, ...]:
@@ -452,7 +458,7 @@ class _Survey:
             pointed: set[str] = set()
             blind: list[RangeBuilder] = []
             manifest = Manifest.open(self._table.read, one.manifest)
-            for entry in manifest.entries():
+            for entry in manifest.scan(_DELETE_FIELDS, frozenset({_DELETE_FILE_PATH_ID})):
                 if not one.wants(entry):
                     continue
                 delete_file = entry["data_file"]
@@ -480,15 +486,14 @@ class _Survey:
             manifest = Manifest.open(self._table.read, file)
             exists = self._columns_in(manifest)
             spec: PartitionSpec = self._table.metadata.specs[file.spec_id]
-            for entry in manifest.entries():
+            for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
                 if entry["status"] == Status.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
-                lookup = BoundLookup.of(data_file, self._wanted)
                 for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists, lookup=lookup)
+                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
         return not pointed
 
 
@@ -499,10 +504,7 @@ def _pointed_at(delete_file: Mapping[str, Any]) -> str | None:
     path = delete_file.get("referenced_data_file")
     if path:
         return storage.normal(path)
-    bounds: list[bytes | None] = []
-    for name in ("lower_bounds", "upper_bounds"):
-        pairs = delete_file.get(name) or ()
-        bounds.append(next((pair["value"] for pair in pairs if pair["key"] == _DELETE_FILE_PATH_ID), None))
-    if bounds[0] is not None and bounds[0] == bounds[1]:
-        return storage.normal(bounds[0].decode("utf-8"))
-    return None
+    lower, upper = (
+        (delete_file.get(name) or {}).get(_DELETE_FILE_PATH_ID) for name in ("lower_bounds", "upper_bounds")
+    )
+    return storage.normal(lower.decode("utf-8")) if lower is not None and lower == upper else None

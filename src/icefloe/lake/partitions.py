@@ -9,6 +9,9 @@ from typing import Any
 from icefloe.lake.schema import PartitionField, PartitionSpec, Schema
 from icefloe.lake.values import Value, from_avro, to_json
 
+FILE_FIELDS = frozenset({"partition", "record_count", "file_size_in_bytes"})
+"""What :meth:`PartitionsBuilder.add` looks at."""
+
 
 @dataclass(frozen=True)
 class PartitionChange:

@@ -15,6 +15,11 @@ from typing import Any
 from icefloe.lake.schema import Field, PartitionSpec
 from icefloe.lake.values import UndecodableError, Value, decode, from_avro, from_json, to_json
 
+FILE_FIELDS = frozenset(
+    {"partition", "record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"}
+)
+"""What :meth:`RangeBuilder.add_file` looks at."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -54,6 +59,7 @@ class RangeBuilder:
 
     def __init__(self, field: Field) -> None:
         self.field = field
+        self._is_float = field.type in ("float", "double")
         self._min: Value | None = None
         self._max: Value | None = None
         self._min_known = self._max_known = True
@@ -61,9 +67,7 @@ class RangeBuilder:
         # Only floats have NaN; for the others "none" is certain.
         self._nans: int | None = 0
 
-    def add_file(
-        self, data_file: Mapping[str, Any], *, spec: PartitionSpec, column_exists: bool, lookup: BoundLookup
-    ) -> None:
+    def add_file(self, data_file: Mapping[str, Any], *, spec: PartitionSpec, column_exists: bool) -> None:
         """One file of the change set. ``column_exists`` is false when the file is older than the column."""
         rows: int = data_file["record_count"]
         if rows == 0:
@@ -72,11 +76,11 @@ class RangeBuilder:
             self._add_default(rows)
             return
         column = self.field.id
-        nulls = lookup.nulls.get(column)
-        nans = lookup.nans.get(column) if self.field.type in ("float", "double") else 0
+        nulls = _metric(data_file, "null_value_counts", column)
+        nans = _metric(data_file, "nan_value_counts", column) if self._is_float else 0
         self._nulls = None if nulls is None or self._nulls is None else self._nulls + nulls
         self._nans = None if nans is None or self._nans is None else self._nans + nans
-        lower, upper = lookup.lower.get(column), lookup.upper.get(column)
+        lower, upper = _metric(data_file, "lower_bounds", column), _metric(data_file, "upper_bounds", column)
         if lower is None and upper is None:
             # Writers leave bounds out when there is nothing to bound. nan_value_counts may be absent for want of NaN.
             if nulls is not None and nulls + (nans or 0) >= rows:
@@ -167,20 +171,7 @@ class RangeBuilder:
             self._max_known = False
 
 
-@dataclass(frozen=True, slots=True)
-class BoundLookup:
-    """One file's metrics for the wanted columns, by field id."""
-
-    nulls: dict[int, int]
-    nans: dict[int, int]
-    lower: dict[int, bytes]
-    upper: dict[int, bytes]
-
-    @classmethod
-    def of(cls, data_file: Mapping[str, Any], wanted: frozenset[int]) -> BoundLookup:
-        return cls(
-            *(
-                {pair["key"]: pair["value"] for pair in data_file.get(name) or () if pair["key"] in wanted}
-                for name in ("null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-            )
-        )
+def _metric(data_file: Mapping[str, Any], name: str, column: int) -> Any:
+    """One column's metric; ``None`` where the file has none, or the manifest no such field."""
+    found = data_file.get(name)
+    return found.get(column) if found else None

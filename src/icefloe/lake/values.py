@@ -106,9 +106,11 @@ def from_number(kind: str, number: int) -> Value:
 
 
 def from_avro(kind: str, value: Value) -> Value:
-    """A partition tuple's member, as fastavro hands it over, as a value of an Iceberg type."""
+    """A partition tuple's member, with or without Avro's logical types applied, as a value of an Iceberg type."""
     if value is None:
         return None
+    if kind.startswith("decimal") and isinstance(value, bytes):
+        return _decode(kind, value)
     if kind.startswith("timestamp") and isinstance(value, datetime):
         naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
         return naive.replace(tzinfo=UTC) if kind == "timestamptz" else naive

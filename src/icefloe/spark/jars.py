@@ -63,9 +63,9 @@ def locked(file: Path = LOCK_FILE) -> tuple[Jar, ...]:
 def needs(config: Config) -> frozenset[str]:
     """Which groups of the list this configuration uses."""
     wanted = {"base"}
-    if config.catalog.type == "sql" and (config.catalog.uri or "").startswith("postgres"):
+    if config.catalog.needs_postgres:
         wanted.add("postgres")
-    if config.catalog.needs_s3 or config.catalog.type == "glue":
+    if config.catalog.needs_s3:
         wanted.add("s3")
     return frozenset(wanted)
 

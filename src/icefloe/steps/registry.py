@@ -55,9 +55,14 @@ class Registry:
 @cache
 def installed() -> Registry:
     from icefloe.steps.http import HttpStep
+    from icefloe.steps.ip_capture import IpCaptureStep
+    from icefloe.steps.ip_commit import IpCommitStep
     from icefloe.steps.noop import NoOpStep
     from icefloe.steps.python import PythonStep
     from icefloe.steps.shell import ShellStep
+    from icefloe.steps.spark import SparkStep
 
     added = [point.load()() for point in entry_points(group=GROUP)]
-    return Registry([NoOpStep(), ShellStep(), PythonStep(), HttpStep(), *added])
+    return Registry(
+        [NoOpStep(), ShellStep(), PythonStep(), HttpStep(), IpCaptureStep(), IpCommitStep(), SparkStep(), *added]
+    )

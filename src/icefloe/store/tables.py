@@ -139,3 +139,61 @@ workers = _table(
     Column("started_at", Double),
     Column("seen_at", Double),
 )
+
+consumers = _table(
+    "consumers",
+    Column("name", Text, primary_key=True),
+    Column("workflow_id", Text),
+    Column("version", BigInteger),
+    Column("created_at", Double),
+)
+
+checkpoints = _table(
+    "checkpoints",
+    Column("consumer", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("ref", Text),
+    Column("table_uuid", Text),
+    Column("snapshot_id", BigInteger),
+    Column("sequence_number", BigInteger),
+    Column("schema_id", Integer),
+    Column("capture_id", Text),
+    Column("moved_at", Double),
+)
+
+captures = _table(
+    "captures",
+    Column("id", Text, primary_key=True),
+    Column("consumer", Text),
+    Column("run_id", Text),
+    Column("step_path", Text),
+    Column("claim", Text),
+    Column("state", Text),
+    Column("base_version", BigInteger),
+    Column("sources", Text),
+    Column("released", Integer),
+    Column("keep_seconds", Double),
+    Column("created_at", Double),
+    Column("built_at", Double),
+    Column("ended_at", Double),
+)
+
+publications = _table(
+    "publications",
+    Column("capture_id", Text, primary_key=True),
+    Column("step_path", Text, primary_key=True),
+    Column("iteration", Integer, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("snapshot_id", BigInteger),
+    Column("published_at", Double),
+)
+
+audits = _table(
+    "audits",
+    Column("seq", BigInteger, primary_key=True),
+    Column("at", Double),
+    Column("who", Text),
+    Column("verb", Text),
+    Column("subject", Text),
+    Column("details", Text),
+)

@@ -17,7 +17,9 @@ def check_captures(workflow: Workflow, findings: Findings, places: Places) -> No
     """Errors for commits that cannot work, warnings for captures and writes that nothing commits."""
     paths = {step.id: path for path, step in walk(workflow)}
     steps = {step.id: step for _, step in walk(workflow)}
-    graphs = {step.id: Graph.of(container) for container in containers(workflow) for step in container.steps}
+    graphs: dict[str, Graph] = {}
+    for container in containers(workflow):
+        graphs |= dict.fromkeys((step.id for step in container.steps), Graph.of(container))
     captures = [step_id for step_id, step in steps.items() if _is(step, "IpCapture")]
     committed: dict[str, list[str]] = {capture: [] for capture in captures}
     for step in steps.values():

@@ -131,7 +131,7 @@ class DagReader:
         if otherwise and not otherwise.group(1).strip():
             self._otherwise(source, words, position, conditions)
         elif found:
-            condition = _expression(found.group(1))
+            condition = normal_condition(found.group(1))
             if condition not in conditions:
                 conditions.append(condition)
             self._chain(source, words, chain.position, condition)
@@ -189,6 +189,7 @@ def _split(words: str) -> tuple[str | None, str]:
     return None, words
 
 
-def _expression(words: str) -> str:
+def normal_condition(words: str) -> str:
     """A condition's text without what would break its negation."""
-    return words.strip().removesuffix(";").rstrip()
+    bare = words.strip().rstrip(";").rstrip()
+    return bare[6:].lstrip() if re.match(r"return[\s(]", bare) else bare

@@ -142,7 +142,7 @@ def decode(data: bytes, file: str, findings: Findings) -> str | None:
     if len(data) > MAX_BYTES:
         findings.error(
             "yaml.too-large",
-            f"the file has {len(data):,} bytes, a definition may have {MAX_BYTES:,}",
+            f"the file has more than the {MAX_BYTES:,} bytes that a definition may have",
             start,
             "keep long SQL in its own file and refer to it: script: my_query.sql",
         )

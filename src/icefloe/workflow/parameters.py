@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z_][\w.\-]*\Z")
 MAX_NAME = 128
 
 _KEY = re.compile(r"(?P<expression>!)?\s*(?P<name>[^<>()!]*?)\s*(?:<(?P<type>.*)>)?\s*(?:\((?P<mode>[^()]*)\))?\s*\Z")
-_TYPES = {kind.notation: kind for kind in ParamType} | {kind.value.lower(): kind for kind in ParamType}
+_TYPES = {kind.value.lower(): kind for kind in ParamType} | {kind.notation: kind for kind in ParamType}
 
 
 def read_params(entries: Iterable[Entry], findings: Findings) -> tuple[Param, ...]:

@@ -216,6 +216,8 @@ def is_near(word: str, reserved: str) -> bool:
     if word == reserved or abs(len(word) - len(reserved)) > 2 or len(reserved) < 4:
         return False
     allowed = 2 if min(len(reserved), len(word)) >= 8 else 1
+    if len(set(word) ^ set(reserved)) > 2 * allowed:  # each slip changes at most two letters; saves the table below
+        return False
     return _edits(word, reserved, substitution=2 if len(reserved) <= 4 else 1) <= allowed
 
 

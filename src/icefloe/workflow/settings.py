@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types as python_types
 from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -10,9 +11,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic import BaseModel
 
-from icefloe.workflow.document import ListNode, MapNode, Node, ScalarNode
+from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode
 from icefloe.workflow.places import Places
-from icefloe.workflow.problems import Findings, Position, suggestion
+from icefloe.workflow.problems import Findings, Position, did_you_mean, suggestion
 from icefloe.workflow.reserved import fold, is_near
 from icefloe.workflow.step_types import StepType, reason
 from icefloe.workflow.values import LONG_MAX, LONG_MIN, clip
@@ -54,6 +55,9 @@ def check(settings: Mapping[str, Any], step_id: str, step_type: StepType, findin
         hint = None
         if item["type"] == "extra_forbidden":
             hint = suggestion(str(item["loc"][-1]), _names(schema, path[:-1]), "settings")
+        elif item["type"] == "literal_error":
+            meant = did_you_mean(str(item["input"]), re.findall(r"'([^']*)'", item["ctx"]["expected"]))
+            hint = f"did you mean '{meant}'?" if meant else None
         findings.error("step.settings", f"'{clip(name, 100)}' {reason(item)}", places.setting(step_id, path), hint)
 
 
@@ -94,13 +98,15 @@ def _canonical(
             findings.error("definition.duplicate-key", f"'{clip(entry.key)}' is given twice", entry.position)
             continue
         inner = _model_in(schema.model_fields[name].annotation) if schema and name in schema.model_fields else None
-        places.settings[(*path, name)] = _value_position(entry.position, entry.value)
+        known = schema is None or name in schema.model_fields
+        places.settings[(*path, name)] = _value_position(entry) if known else entry.position
         result[name] = _canonical(entry.value, inner, (*path, name), findings, places)
     return result
 
 
-def _value_position(key: Position, value: Node) -> Position:
-    return value.position if isinstance(value, ScalarNode) and value.value is not None else key
+def _value_position(entry: Entry) -> Position:
+    is_text = isinstance(entry.value, ScalarNode) and entry.value.value is not None
+    return entry.value.position if is_text else entry.position
 
 
 def _check_number(node: ScalarNode, findings: Findings) -> None:

@@ -43,6 +43,8 @@ def compute(operator: str, left: int | float, right: int | float) -> int | float
         result = one - other
     elif operator == "*":
         result = one * other
+    elif operator == "%" and other == 0:  # fmod calls it a domain error
+        raise ZeroDivisionError
     else:
         result = one / other if operator == "/" else math.fmod(one, other)
     if not math.isfinite(result):

@@ -1,0 +1,32 @@
+# Everything sets itself up: on a fresh Debian machine `make test` or `make demo` is all there is to type.
+
+PYTHON = .venv/bin/python
+
+.PHONY: help setup demo test test-long lint bench docs
+
+help:  ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## Python packages into .venv, Java, Chromium and the jars (quick when done)
+	@scripts/setup.sh
+
+demo: setup  ## See it work: both ways of running a pipeline, side by side
+	@.venv/bin/icefloe demo
+
+test: setup  ## Lint, then all suites
+	@$(PYTHON) scripts/suites.py
+
+test-long: setup  ## All suites with many more examples, seeds and kills
+	@$(PYTHON) scripts/suites.py --long
+
+lint: setup  ## Style, types and borders only
+	@$(PYTHON) scripts/suites.py --only lint
+
+bench: setup  ## Every benchmark; each prints its figures as one JSON line, last
+	@for file in benchmarks/*.py; do \
+	  name=$$(basename $$file .py); \
+	  if grep -q '__main__' $$file; then echo "== $$name"; $(PYTHON) -m benchmarks.$$name || exit 1; fi; \
+	done
+
+docs: setup  ## Check the documentation: every link and every file it names must exist
+	@$(PYTHON) scripts/check_docs.py

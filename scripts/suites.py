@@ -1,0 +1,138 @@
+"""Runs lint and every test suite, in order, on one warm Spark server; ends with one line of counts.
+
+A suite is a folder of ``tests/``. All of them run also when one fails, so that one run shows everything. A skipped test counts
+as failed: what cannot be checked has not been checked. So does a process that a test left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN_VARIABLE = "ICEFLOE_TEST_RUN"
+LINT = {
+    "ruff check": ["ruff", "check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
+    "mypy": ["mypy"],
+    "borders": ["lint-imports"],
+}
+SUITES = ("unit", "contract", "integration", "oracle", "chaos", "e2e")
+NO_TESTS = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one step came to."""
+
+    name: str
+    passed: int
+    failed: int
+    seconds: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--long", action="store_true", help="the many-examples form of every suite")
+    parser.add_argument("--only", action="append", choices=("lint", *SUITES), help="just this (repeatable)")
+    arguments = parser.parse_args()
+    wanted = arguments.only or ["lint", *SUITES]
+    os.environ[RUN_VARIABLE] = uuid4().hex
+    results: list[Result] = []
+    if "lint" in wanted:
+        results += [lint(name, command) for name, command in LINT.items()]
+    with tempfile.TemporaryDirectory(prefix="icefloe-test-") as scratch:
+        os.environ["ICEFLOE_TEST_PROJECT"] = str(Path(scratch).resolve() / "project")
+        try:
+            results += [suite(name, Path(scratch), long=arguments.long) for name in SUITES if name in wanted]
+        finally:
+            end_server(Path(os.environ["ICEFLOE_TEST_PROJECT"]))
+    results.append(orphans())
+    for result in results:
+        mark = "FAILED" if result.failed else "ok"
+        print(
+            f"  {result.name:<12} {result.passed:>5} passed {result.failed:>4} failed {result.seconds:>7.1f} s  {mark}"
+        )
+    passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+def lint(name: str, command: list[str]) -> Result:
+    began = time.monotonic()
+    tool = Path(sys.executable).with_name(command[0])
+    result = subprocess.run([tool, *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
+    if result.returncode:
+        print(f"== {name}\n{result.stdout}{result.stderr}", flush=True)
+    return Result(name, int(result.returncode == 0), int(result.returncode != 0), time.monotonic() - began)
+
+
+def suite(name: str, scratch: Path, *, long: bool) -> Result:
+    print(f"== {name}", flush=True)
+    folder = ROOT / "tests" / name
+    began = time.monotonic()
+    if not folder.is_dir():
+        return Result(name, 0, 0, 0)
+    report = scratch / f"{name}.xml"
+    command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}"]
+    if not long:
+        command += ["-m", "not long"]
+    if name == "unit":
+        command += ["-n", "2"]
+    returned = subprocess.run(command, cwd=ROOT, check=False).returncode
+    seconds = time.monotonic() - began
+    if returned == NO_TESTS:
+        return Result(name, 0, 0, seconds)
+    if not report.exists():
+        return Result(name, 0, 1, seconds)
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    bad = sum(any(case.find(kind) is not None for kind in ("failure", "error", "skipped")) for case in cases)
+    if returned and not bad:
+        bad = 1  # pytest itself failed: collection, a plugin, a crash
+    return Result(name, len(cases) - bad if cases else 0, bad, seconds)
+
+
+def end_server(project: Path) -> None:
+    if (project / "icefloe.toml").exists():
+        from icefloe import config
+        from icefloe.spark import server
+
+        server.stop(config.load(project / "icefloe.toml"))
+
+
+def orphans() -> Result:
+    """Processes that carry this run's mark in their environment and are still there."""
+    began = time.monotonic()
+    mark = f"{RUN_VARIABLE}={os.environ[RUN_VARIABLE]}".encode()
+    deadline = time.monotonic() + 15
+    while (left := _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid, words in left:
+        print(f"left behind: process {pid}: {words}", flush=True)
+    return Result("no orphans", int(not left), len(left), time.monotonic() - began)
+
+
+def _marked(mark: bytes) -> list[tuple[int, str]]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        if folder.name == str(os.getpid()):
+            continue
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append((int(folder.name), words[:150]))
+        except OSError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""From a planned range to a built capture: pin the sources, find what changed, make the change tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from icefloe.capture.errors import OtherOperationsError
+from icefloe.capture.sources import Source, found_in
+from icefloe.errors import IcefloeError
+from icefloe.lake import ChangeSet, Lake
+from icefloe.lake.changes import OnGap
+from icefloe.lake.pins import PinMode
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a capture step asks for."""
+
+    operations: tuple[str, ...]
+    on_other_operations: Literal["fail", "ignore"]
+    on_gap: OnGap
+    columns: Mapping[str, tuple[str, ...]]
+    """By source; ``*`` for all of them."""
+    pin: PinMode
+    keep_seconds: float
+    change_tables: bool
+    """False for ``capture_mode: RANGE``, which publishes ranges only."""
+    skip_empty: bool
+    """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
+
+    def columns_of(self, table: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))
+
+
+def find(lake: Lake, source: Source, wish: Wish) -> ChangeSet:
+    """What changed in a planned range. Refuses to pass over rows silently."""
+    changes = lake.changes(
+        source.table,
+        since=source.start,
+        until=source.end.snapshot_id if source.end else None,
+        ref=source.ref,
+        operations=wish.operations,
+        columns=wish.columns_of(source.table),
+        on_gap=wish.on_gap,
+    )
+    if changes.skipped_operations and wish.on_other_operations == "fail":
+        named = ", ".join(f"{count} × {name}" for name, count in changes.skipped_operations.items())
+        asked = ", ".join((*wish.operations, *changes.skipped_operations))
+        raise OtherOperationsError(
+            f"rows were changed by operations that were not asked for: {named}",
+            where=source.table,
+            hint=f"capture them with data_operations: [{asked}], or pass over them with on_other_operations: ignore",
+        )
+    return changes
+
+
+def pin(
+    lake: Lake,
+    source: Source,
+    changes: ChangeSet,
+    wish: Wish,
+    *,
+    consumer: str,
+    capture_id: str,
+    log: Callable[[str], None],
+) -> Source:
+    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=wish.keep_seconds, mode=wish.pin)
+    if report.refused:
+        log(f"{source.table} is not pinned: {report.refused}")
+    return replace(source, branch=report.branch)
+
+
+def build(lake: Lake, source: Source, changes: ChangeSet, *, name: str | None) -> Source:
+    """Make the change table, under the name that was recorded for it before."""
+    if name is not None:
+        lake.create_change_table(changes, name=name)
+    full_name = ".".join((*lake.change_table_namespace, name)) if name is not None else None
+    return replace(source, change_table=full_name, found=found_in(changes))
+
+
+def discard(lake: Lake, sources: Sequence[Source], *, consumer: str, capture_id: str) -> None:
+    """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
+    for source in sources:
+        if source.change_table is not None:
+            with suppress(IcefloeError):
+                lake.drop_change_table(source.change_table)
+        with suppress(IcefloeError):
+            lake.unpin(source.table, owner=consumer, capture=capture_id)

@@ -1,0 +1,232 @@
+"""One capture, from looking at the consumer to a built capture that is recorded.
+
+The record in the state database is the truth, and each move of it is compare-and-set: the capture must still be in the state
+this attempt last saw, under this attempt's own claim. An attempt that was thought dead and comes back finds its claim gone
+and stops. Change tables get their names into the record before they are made, so that whoever comes next can take them away.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icefloe.capture import building, planning
+from icefloe.capture.building import Wish
+from icefloe.capture.errors import CaptureLostError
+from icefloe.capture.planning import Bounds
+from icefloe.capture.sources import Source, found_in
+from icefloe.lake import Lake
+from icefloe.lake.change_table import unique_name
+from icefloe.store import captures
+from icefloe.store.captures import CaptureRecord
+from icefloe.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who captures what. ``claim`` names one attempt, for ever."""
+
+    consumer: str
+    workflow_id: str
+    run_id: str
+    step_path: str
+    claim: str
+    tables: tuple[str, ...]
+    ref: str
+    start: str | int | None
+    bounds: Bounds
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another run owns the consumer's open capture and has not ended."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A built capture. ``adopted``: it was left open by an earlier run, and is the same micro-batch again."""
+
+    capture: CaptureRecord
+    adopted: bool
+
+    @property
+    def has_changes(self) -> bool:
+        return any(source.has_changes for source in self.sources)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(Source.from_json(one) for one in self.capture.sources)
+
+
+class Capturing:
+    """Takes captures for one attempt of one capture step."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        database: Database,
+        request: Request,
+        *,
+        run_has_ended: Callable[[str], bool],
+        log: Callable[[str], None],
+        fault: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._lake = lake
+        self._database = database
+        self._request = request
+        self._run_has_ended = run_has_ended
+        self._log = log
+        self._fault = fault
+
+    def take(self) -> Taken | Busy:
+        """Adopt what is open, or capture anew."""
+        request = self._request
+        with self._database.read() as connection:
+            held = captures.open_capture(connection, request.consumer)
+        if held is None:
+            return self._built(self._planned())
+        if held.run_id != request.run_id and not self._run_has_ended(held.run_id):
+            return Busy(held.run_id)
+        if held.state == "built":
+            mine = self._move(held, run_id=request.run_id, step_path=request.step_path, claim=request.claim)
+            adopted = held.run_id != request.run_id
+            if adopted:
+                self._log(f"capture {held.id}, left open by run {held.run_id}, is taken over as it is")
+            return Taken(mine, adopted)
+        if held.run_id == request.run_id:
+            # An earlier attempt of this step died while it built: same range, new change tables.
+            again = self._move(held, claim=request.claim)
+            return self._built(self._renamed(again))
+        abandoned = self._move(held, state="abandoned", ended_at=time.time())
+        self._log(f"capture {held.id} of run {held.run_id} was never built, and is dropped")
+        self._release(abandoned)
+        return self._built(self._planned())
+
+    def _planned(self) -> CaptureRecord:
+        """Fix the ranges and record them, with the names that the change tables will have."""
+        request = self._request
+        now = time.time()
+        with self._database.write() as connection:
+            consumer = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
+            known = captures.checkpoints_of(connection, request.consumer)
+        planned = [
+            planning.plan(
+                self._lake,
+                table,
+                ref=request.ref,
+                checkpoint=known.get(self._canonical(table)),
+                start=request.start,
+                bounds=request.bounds,
+            )
+            for table in request.tables
+        ]
+        record = CaptureRecord(
+            id=f"c{int(now):x}{secrets.token_hex(4)}",
+            consumer=request.consumer,
+            run_id=request.run_id,
+            step_path=request.step_path,
+            claim=request.claim,
+            state="planned",
+            base_version=consumer.version,
+            sources=[self._named(source).to_json() for source in planned],
+            released=False,
+            keep_seconds=request.wish.keep_seconds,
+            created_at=now,
+        )
+        self._fault("capture.before_plan")
+        with self._database.write() as connection:
+            # Holds the consumer's row, so that what is looked at here is still true when the capture is added.
+            now_at = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
+            if now_at.version != consumer.version or captures.open_capture(connection, request.consumer):
+                raise CaptureLostError(f"another run captures for {request.consumer!r} at this moment")
+            captures.add_capture(connection, record)
+        self._fault("capture.after_plan")
+        return record
+
+    def _built(self, record: CaptureRecord) -> Taken:
+        """Pin, build, record."""
+        request = self._request
+        planned = [Source.from_json(one) for one in record.sources]
+        found = [building.find(self._lake, source, request.wish) for source in planned]
+        if request.wish.skip_empty and not any(changes.has_changes for changes in found):
+            bare = [
+                replace(source, change_table=None, found=found_in(one))
+                for source, one in zip(planned, found, strict=True)
+            ]
+            return Taken(
+                self._move(record, state="built", sources=[one.to_json() for one in bare], built_at=time.time()), False
+            )
+        pinned = [
+            building.pin(
+                self._lake, source, changes, request.wish, consumer=record.consumer, capture_id=record.id, log=self._log
+            )
+            for source, changes in zip(planned, found, strict=True)
+        ]
+        self._fault("capture.after_pin")
+        record = self._move(record, state="pinned", sources=[source.to_json() for source in pinned])
+        built = [
+            building.build(self._lake, source, changes, name=_bare(source.change_table))
+            for source, changes in zip(pinned, found, strict=True)
+        ]
+        self._fault("capture.after_build")
+        record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
+        self._fault("capture.after_built")
+        return Taken(record, adopted=False)
+
+    def _renamed(self, record: CaptureRecord) -> CaptureRecord:
+        """Take away what the dead attempt may have made, and give new names."""
+        sources = [Source.from_json(one) for one in record.sources]
+        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
+        fresh = [self._named(replace(source, change_table=None)) for source in sources]
+        return self._move(record, state="planned", sources=[source.to_json() for source in fresh])
+
+    def _named(self, source: Source) -> Source:
+        if not self._request.wish.change_tables:
+            return source
+        full = ".".join((*self._lake.change_table_namespace, unique_name(source.table)))
+        return replace(source, change_table=full)
+
+    def _release(self, record: CaptureRecord) -> None:
+        sources: Sequence[Source] = [Source.from_json(one) for one in record.sources]
+        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
+        with self._database.write() as connection:
+            captures.set_released(connection, record.id)
+
+    def _move(self, record: CaptureRecord, **changes: Any) -> CaptureRecord:
+        with self._database.write() as connection:
+            moved = captures.move_capture(connection, record, **changes)
+        if moved is None:
+            raise CaptureLostError(f"capture {record.id} was taken over by another attempt")
+        return moved
+
+    def _canonical(self, table: str) -> str:
+        return self._lake.canonical_name(table)
+
+
+def _bare(name: str | None) -> str | None:
+    return name.rsplit(".", 1)[-1] if name is not None else None
+
+
+def checkpoints_after(record: CaptureRecord, now: float) -> Mapping[str, captures.CheckpointRecord]:
+    """Where the consumer stands when this capture is committed. A source without any snapshot keeps none."""
+    moved = {}
+    for source in (Source.from_json(one) for one in record.sources):
+        if source.end is not None:
+            moved[source.table] = captures.CheckpointRecord(
+                consumer=record.consumer,
+                source=source.table,
+                ref=source.ref,
+                table_uuid=source.end.table_uuid,
+                snapshot_id=source.end.snapshot_id,
+                sequence_number=source.end.sequence_number,
+                schema_id=source.end.schema_id,
+                capture_id=record.id,
+                moved_at=now,
+            )
+    return moved

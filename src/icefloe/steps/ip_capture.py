@@ -1,0 +1,163 @@
+"""``type: IpCapture``: what changed in the sources since this consumer last committed, as tables and parameters.
+
+Metadata only: it runs inside the worker, starts no process and no JVM. While another run still owns the consumer's open
+capture it waits; a built capture that an ended run left open is taken over as it is, so that a failed micro-batch is
+repeated as the same micro-batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import ClassVar
+
+from icefloe.capture import commits, published
+from icefloe.capture.building import Wish
+from icefloe.capture.capturing import Busy, Capturing, Request, Taken
+from icefloe.capture.errors import CaptureLostError
+from icefloe.capture.planning import Bounds
+from icefloe.errors import IcefloeError, UsageError
+from icefloe.lake import Lake
+from icefloe.lake.errors import TableNotFoundError
+from icefloe.steps.contract import (
+    Cause,
+    Done,
+    Json,
+    Kind,
+    Outcome,
+    Progress,
+    StepContext,
+    StepRuntime,
+    Waiting,
+    builtin,
+)
+from icefloe.store import runs
+from icefloe.workflow.step_types import IpCaptureSettings, StepType
+
+_ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
+_WAIT_SECONDS = 1.0
+
+
+class IpCaptureStep(StepRuntime):
+    """Outputs: see :mod:`icefloe.capture.published`."""
+
+    type: ClassVar[StepType] = builtin("ip_capture")
+
+    def start(self, context: StepContext) -> Progress:
+        settings = context.parsed(self.type)
+        assert isinstance(settings, IpCaptureSettings)
+        try:
+            return self._capture(context, settings)
+        except CaptureLostError as error:
+            # Two runs looked at the same moment and the other was faster: look again, and find what it holds.
+            return Waiting({}, _WAIT_SECONDS, str(error))
+        except TableNotFoundError as error:
+            if settings.on_missing_source == "wait":
+                return Waiting({}, _WAIT_SECONDS * 5, f"waits for {error.where} to exist")
+            return Done(Outcome(Kind.FATAL, cause=Cause.of(error)))
+        except IcefloeError as error:
+            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+
+    def poll(self, context: StepContext, handle: Json) -> Progress:
+        """Look again: there is nothing to hold on to while it waits."""
+        return self.start(context)
+
+    def _capture(self, context: StepContext, settings: IpCaptureSettings) -> Progress:
+        lake = Lake.open(context.config)
+        tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
+        ranges = _range_columns(settings, lake, tables)
+        request = Request(
+            consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
+            workflow_id=context.workflow_id,
+            run_id=context.root_run_id,
+            step_path="/".join(context.step_path),
+            claim=str(context.key),
+            tables=tables,
+            ref=settings.ref,
+            start=settings.start,
+            bounds=Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes),
+            wish=Wish(
+                operations=tuple(settings.data_operations),
+                on_other_operations=settings.on_other_operations,
+                on_gap=settings.on_gap,
+                columns=_columns(settings, lake, ranges),
+                pin=settings.pin,
+                keep_seconds=settings.keep
+                if settings.keep is not None
+                else context.config.change_tables.keep_hours * 3600,
+                change_tables=settings.capture_mode == "ICDC",
+                skip_empty=settings.on_empty == "skip",
+            ),
+        )
+        taken = Capturing(
+            lake, context.database, request, run_has_ended=lambda run_id: _has_ended(context, run_id), log=context.log
+        ).take()
+        if isinstance(taken, Busy):
+            return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")
+        _tell(context, taken)
+        outputs = published.parameters(
+            taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=ranges
+        )
+        if taken.has_changes or settings.on_empty == "run":
+            return Done(Outcome(Kind.SUCCEEDED, outputs))
+        context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
+        return Done(
+            Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
+            in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+        )
+
+
+def consumer_name(workflow_id: str, step_path: tuple[str, ...]) -> str:
+    """A consumer's name unless ``consumer:`` says another: the workflow and the step's path."""
+    return f"{workflow_id}/{'/'.join(step_path)}"
+
+
+def _has_ended(context: StepContext, run_id: str) -> bool:
+    with context.database.read() as connection:
+        run = runs.load(connection, run_id)
+    return run is None or run.status in _ENDED
+
+
+def _columns(
+    settings: IpCaptureSettings, lake: Lake, ranges: Mapping[str, Mapping[str, str]]
+) -> dict[str, tuple[str, ...]]:
+    asked: dict[str, tuple[str, ...]] = {}
+    if isinstance(settings.columns, dict):
+        asked = {lake.canonical_name(table): tuple(names) for table, names in settings.columns.items()}
+    elif settings.columns:
+        asked = {"*": tuple(settings.columns)}
+    for columns in ranges.values():
+        for table, column in columns.items():
+            asked[table] = (*asked.get(table, ()), column)
+    return asked
+
+
+def _range_columns(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Common name -> source -> column. A plain text is the same column in every source."""
+    out: dict[str, dict[str, str]] = {}
+    for name, columns in settings.range_columns.items():
+        if isinstance(columns, str):
+            out[name] = dict.fromkeys(tables, columns)
+            continue
+        named = {lake.canonical_name(table): column for table, column in columns.items()}
+        strangers = [table for table in named if table not in tables]
+        if strangers:
+            raise UsageError(
+                f"range_columns.{name} names {strangers[0]}, which is no source of this capture",
+                hint=f"the sources are: {', '.join(tables)}",
+            )
+        out[name] = named
+    return out
+
+
+def _tell(context: StepContext, taken: Taken) -> None:
+    for source in taken.sources:
+        found = source.found
+        start = source.start.snapshot_id if source.start else "the beginning"
+        end = source.end.snapshot_id if source.end else "no snapshot yet"
+        context.log(
+            f"{source.table}: {start} -> {end}, {found.get('added_rows') or 0} rows in "
+            f"{found.get('added_files') or 0} files, change table {source.change_table or 'not made'}"
+        )
+        if found.get("skipped_operations"):
+            context.log(f"{source.table}: ignored operations {found['skipped_operations']}")

@@ -1,0 +1,119 @@
+"""``type: IpCommit``: the checkpoints of the captures it names move, all of them or none.
+
+They move in the very transaction that records this step's success, so a commit is never half done and never done by a worker
+that has lost its claim. Before that it looks at every step between capture and commit: while one of them failed or was
+skipped, also where the definition ignores that, the checkpoint stays.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from sqlalchemy.engine import Connection
+
+from icefloe.capture import commits, release
+from icefloe.capture.errors import CommitRefusedError, NoCaptureError
+from icefloe.errors import IcefloeError
+from icefloe.lake import Lake
+from icefloe.steps.contract import Cause, Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
+from icefloe.store import captures, definitions
+from icefloe.store.captures import CaptureRecord
+from icefloe.workflow.model import Transition, Workflow, containers
+from icefloe.workflow.step_types import IpCommitSettings, StepType
+from icefloe.workflow.values import TypedValue
+from icefloe.workflow.versions import WorkflowVersion
+
+_GOOD = ("SUCCEEDED", "UNSATISFIED", "DISABLED")
+
+
+class IpCommitStep(StepRuntime):
+    """Outputs: ``committed`` (how many captures), ``capture_ids``."""
+
+    type: ClassVar[StepType] = builtin("ip_commit")
+
+    def start(self, context: StepContext) -> Progress:
+        settings = context.parsed(self.type)
+        assert isinstance(settings, IpCommitSettings)
+        try:
+            records = [_captured(context, name) for name in settings.capture_step]
+            if not settings.allow_ignored:
+                _refuse_after_failures(context, settings.capture_step)
+        except IcefloeError as error:
+            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+        todo = [record for record in records if record.state == "built"]
+
+        def move(connection: Connection) -> None:
+            commits.commit(connection, todo, time.time())
+
+        lake = Lake.open(context.config)
+        for record in records:
+            # The tag goes first: if this process dies here, a tag ahead of its checkpoint keeps more than is needed, and
+            # the next commit moves it again; a checkpoint ahead of its tag could lose its snapshot to expiry.
+            release.move_tags(lake, record, context.log)
+            context.log(f"capture {record.id} of {record.consumer} is committed")
+        release.sweep(lake, context.database, time.time())
+        outputs = {
+            "committed": TypedValue.of(len(records)),
+            "capture_ids": TypedValue.of(tuple(record.id for record in records)),
+        }
+        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=move)
+
+
+def _captured(context: StepContext, step_id: str) -> CaptureRecord:
+    """The capture that a step of this run holds, or has committed already."""
+    with context.database.read() as connection:
+        found = captures.captures_of_run(connection, context.root_run_id, step_id)
+    for record in reversed(found):
+        if record.state in ("built", "committed"):
+            return record
+    raise NoCaptureError(
+        f"capture_step: {step_id} has captured nothing in this run",
+        where=f"run {context.key.run_id}, step {context.key.step_id}",
+        hint="name the IpCapture step that runs before this commit",
+    )
+
+
+def _refuse_after_failures(context: StepContext, capture_steps: Sequence[str]) -> None:
+    statuses = context.steps()
+    for step_id in sorted(_between(_definition(context), capture_steps, context.key.step_id)):
+        status = statuses.get(step_id)
+        if status is not None and status not in _GOOD:
+            raise CommitRefusedError(
+                f"step {step_id} used the capture and is {status}: the checkpoint stays where it is",
+                where=f"run {context.key.run_id}, step {context.key.step_id}",
+                hint=f"mend it and type: icefloe restart {context.key.run_id}; or set allow_ignored: true on the commit",
+            )
+
+
+def _definition(context: StepContext) -> Workflow:
+    with context.database.read() as connection:
+        version = definitions.version(connection, context.workflow_id, context.version)
+    assert version is not None, "a run's version is never deleted"
+    return WorkflowVersion.from_dict(json.loads(version.definition)).workflow
+
+
+def _between(workflow: Workflow, capture_steps: Iterable[str], commit: str) -> set[str]:
+    """The steps that may use the captures: behind a capture, and not behind the commit."""
+    for container in containers(workflow):
+        if any(step.id == commit for step in container.steps):
+            edges = container.transitions
+            behind: set[str] = set()
+            for step_id in capture_steps:
+                behind |= _reachable(step_id, edges)
+            return behind - _reachable(commit, edges) - {commit}
+    return set()
+
+
+def _reachable(start: str, edges: Iterable[Transition]) -> set[str]:
+    found: set[str] = set()
+    queue = [start]
+    while queue:
+        here = queue.pop()
+        for edge in edges:
+            if edge.source == here and edge.target not in found:
+                found.add(edge.target)
+                queue.append(edge.target)
+    return found

@@ -1,0 +1,225 @@
+"""Consumers, checkpoints and captures: the rows, and the statements that touch them.
+
+Every statement that moves something says what it moves *from*: a capture's state and claim, a consumer's version. One that
+touches no row has lost against somebody else, and its caller gives up without having changed anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from icefloe.store.tables import audits, captures, checkpoints, consumers, publications
+
+OPEN_STATES = ("planned", "pinned", "built")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """``version`` goes up by one with each commit."""
+
+    name: str
+    workflow_id: str
+    version: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """How far a consumer has read one source."""
+
+    consumer: str
+    source: str
+    ref: str
+    table_uuid: str
+    snapshot_id: int
+    sequence_number: int
+    schema_id: int
+    capture_id: str | None
+    moved_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRecord:
+    """``sources`` is a list of maps that only the capture package looks into."""
+
+    id: str
+    consumer: str
+    run_id: str
+    step_path: str
+    claim: str
+    state: str
+    base_version: int
+    sources: list[dict[str, Any]]
+    released: bool
+    keep_seconds: float
+    created_at: float
+    built_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_STATES
+
+
+def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: float) -> ConsumerRecord:
+    """The consumer, held until the transaction ends; made when it is new."""
+    found = _consumer(connection, name)
+    if found is None:
+        values = {"name": name, "workflow_id": workflow_id, "version": 0, "created_at": now}
+        connection.execute(_insert_if_absent(connection, consumers, values))
+        found = _consumer(connection, name)
+        assert found is not None
+    return found
+
+
+def consumer(connection: Connection, name: str) -> ConsumerRecord | None:
+    row = connection.execute(sa.select(consumers).where(consumers.c.name == name)).first()
+    return None if row is None else ConsumerRecord(*row)
+
+
+def all_consumers(connection: Connection) -> list[ConsumerRecord]:
+    return [ConsumerRecord(*row) for row in connection.execute(sa.select(consumers).order_by(consumers.c.name))]
+
+
+def raise_version(connection: Connection, name: str, base: int) -> bool:
+    """Compare-and-set of the consumer's version."""
+    moved = connection.execute(
+        sa.update(consumers).where(consumers.c.name == name, consumers.c.version == base).values(version=base + 1)
+    )
+    return moved.rowcount == 1
+
+
+def checkpoints_of(connection: Connection, name: str) -> dict[str, CheckpointRecord]:
+    rows = connection.execute(sa.select(checkpoints).where(checkpoints.c.consumer == name))
+    return {row.source: CheckpointRecord(*row) for row in rows}
+
+
+def set_checkpoint(connection: Connection, record: CheckpointRecord) -> None:
+    connection.execute(
+        sa.delete(checkpoints).where(checkpoints.c.consumer == record.consumer, checkpoints.c.source == record.source)
+    )
+    connection.execute(sa.insert(checkpoints), asdict(record))
+
+
+def open_capture(connection: Connection, name: str) -> CaptureRecord | None:
+    """The one open capture of a consumer, if there is one."""
+    query = sa.select(captures).where(captures.c.consumer == name, captures.c.state.in_(OPEN_STATES))
+    row = connection.execute(query).first()
+    return None if row is None else _capture(row)
+
+
+def capture(connection: Connection, capture_id: str) -> CaptureRecord | None:
+    row = connection.execute(sa.select(captures).where(captures.c.id == capture_id)).first()
+    return None if row is None else _capture(row)
+
+
+def captures_of_run(connection: Connection, run_id: str, step_path: str) -> list[CaptureRecord]:
+    """What a step of a run has captured, newest last."""
+    query = sa.select(captures).where(captures.c.run_id == run_id, captures.c.step_path == step_path)
+    return [_capture(row) for row in connection.execute(query.order_by(captures.c.created_at))]
+
+
+def held_by_run(connection: Connection, run_id: str) -> list[CaptureRecord]:
+    """The built, open captures that a run owns."""
+    query = sa.select(captures).where(captures.c.run_id == run_id, captures.c.state == "built")
+    return [_capture(row) for row in connection.execute(query.order_by(captures.c.id))]
+
+
+def recent_captures(connection: Connection, *, consumer_name: str | None, most: int) -> list[CaptureRecord]:
+    query = sa.select(captures).order_by(captures.c.created_at.desc()).limit(most)
+    if consumer_name is not None:
+        query = query.where(captures.c.consumer == consumer_name)
+    return [_capture(row) for row in connection.execute(query)]
+
+
+def unreleased(connection: Connection) -> list[CaptureRecord]:
+    """Ended captures whose pins and change tables are still there."""
+    query = sa.select(captures).where(captures.c.released == 0, captures.c.state.not_in(OPEN_STATES))
+    return [_capture(row) for row in connection.execute(query)]
+
+
+def add_capture(connection: Connection, record: CaptureRecord) -> None:
+    """Raises an integrity error if the consumer has an open capture already."""
+    connection.execute(sa.insert(captures), _values(record))
+
+
+def move_capture(connection: Connection, old: CaptureRecord, **changes: Any) -> CaptureRecord | None:
+    """Change a capture that is still as ``old`` says: same state, same claim, same run. ``None``: it is not."""
+    new = replace(old, **changes)
+    moved = connection.execute(
+        sa.update(captures)
+        .where(
+            captures.c.id == old.id,
+            captures.c.state == old.state,
+            captures.c.claim == old.claim,
+            captures.c.run_id == old.run_id,
+        )
+        .values(_values(new))
+    )
+    return new if moved.rowcount == 1 else None
+
+
+def set_released(connection: Connection, capture_id: str) -> None:
+    connection.execute(sa.update(captures).where(captures.c.id == capture_id).values(released=1))
+
+
+def publish(
+    connection: Connection,
+    *,
+    capture_id: str,
+    step_path: str,
+    iteration: int | None,
+    target: str,
+    snapshot_id: int,
+    now: float,
+) -> None:
+    """Remember that a step's result for a capture is in its target. Saying it twice is fine."""
+    values = {
+        "capture_id": capture_id,
+        "step_path": step_path,
+        "iteration": -1 if iteration is None else iteration,
+        "target": target,
+        "snapshot_id": snapshot_id,
+        "published_at": now,
+    }
+    connection.execute(_insert_if_absent(connection, publications, values))
+
+
+def publications_of(connection: Connection, capture_ids: Collection[str]) -> list[dict[str, Any]]:
+    query = sa.select(publications).where(publications.c.capture_id.in_(list(capture_ids)))
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def audit(connection: Connection, *, who: str, verb: str, subject: str, details: Mapping[str, Any], now: float) -> None:
+    values = {"at": now, "who": who, "verb": verb, "subject": subject, "details": json.dumps(details, default=str)}
+    connection.execute(sa.insert(audits), values)
+
+
+def _consumer(connection: Connection, name: str) -> ConsumerRecord | None:
+    row = connection.execute(sa.select(consumers).where(consumers.c.name == name).with_for_update()).first()
+    return None if row is None else ConsumerRecord(*row)
+
+
+def _capture(row: sa.Row[Any]) -> CaptureRecord:
+    values = dict(row._mapping)
+    return CaptureRecord(**{**values, "sources": json.loads(values["sources"]), "released": bool(values["released"])})
+
+
+def _values(record: CaptureRecord) -> dict[str, Any]:
+    return {**asdict(record), "sources": json.dumps(record.sources), "released": int(record.released)}
+
+
+def _insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> Any:
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+        return sqlite_insert(table).values(values).on_conflict_do_nothing()
+    from sqlalchemy.dialects.postgresql import insert as postgres_insert
+
+    return postgres_insert(table).values(values).on_conflict_do_nothing()

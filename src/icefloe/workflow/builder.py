@@ -1,0 +1,560 @@
+"""Workflows written in Python, with an editor's completion and a type checker's eye.
+
+::
+
+    from icefloe.workflow.builder import Pipeline, incremental
+
+    flow = Pipeline("playback.agg", owner="playback-team", triggers=[incremental("db.playback_daily", at_most_every="15m")])
+    changes = flow.capture("capture_change", "db.playback_daily", columns=["event_day"])
+    totals = flow.spark("aggregate", "aggregate.sql", table="db.playback_agg", keys=["account_id", "event_day"])
+    done = flow.commit("commit_checkpoint", changes)
+    changes >> totals >> done
+
+The result is the same model, checked by the same rules, as from YAML; errors point at the Python line. A pipeline file is
+run once, in a process of its own, when it is pushed; nothing of it runs later.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from icefloe.workflow import model
+from icefloe.workflow.change_capture import SHORT_FORM, expand
+from icefloe.workflow.dag import normal_condition
+from icefloe.workflow.durations import parse as seconds
+from icefloe.workflow.loading import Loaded
+from icefloe.workflow.model import Param, ParamMode, Transition
+from icefloe.workflow.places import Places
+from icefloe.workflow.problems import Findings, Position, suggestion
+from icefloe.workflow.resolution import literal
+from icefloe.workflow.settings import check
+from icefloe.workflow.step_types import BUILTIN, StepTypes
+from icefloe.workflow.validation import validate
+from icefloe.workflow.values import Mismatch, ParamType, clip
+from icefloe.workflow.yaml_steps import STEP_ID
+
+Duration: TypeAlias = str | float
+Literals: TypeAlias = "str | int | float | bool | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, Any]"
+Pattern: TypeAlias = Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parameter that is computed: ``total=expr("a + b", "long")``."""
+
+    text: str
+    type: str = "string"
+    mode: str = "mutable"
+
+
+def expr(text: str, type: str = "string", mode: str = "mutable") -> Expression:
+    """A computed parameter; ``type`` as in YAML's ``<…>``, ``mode`` as in ``(…)``."""
+    return Expression(text, type, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """A parameter that whoever starts the run must give."""
+
+    type: str = "string"
+
+
+def provided(type: str = "string") -> Provided:
+    return Provided(type)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A parameter that nobody may change."""
+
+    value: Any
+
+
+def constant(value: Literals) -> Constant:
+    return Constant(value)
+
+
+ParamInput: TypeAlias = "Literals | Expression | Provided | Constant"
+
+
+class Node:
+    """A step of a pipeline that is being built. ``a >> b`` orders steps; ``node["name"]`` refers to a result."""
+
+    def __init__(self, body: _Body, step_id: str) -> None:
+        self._body = body
+        self.id = step_id
+
+    def __getitem__(self, param: str) -> str:
+        """``capture["icdc_table"]`` is the text ``${capture__icdc_table}``."""
+        return f"${{{self.id}__{param}}}"
+
+    def __rshift__(self, other: Target) -> Chain:
+        return Chain((self,), (self,)) >> other
+
+    def __rrshift__(self, other: Sequence[Node]) -> Chain:
+        return Chain(tuple(other), tuple(other)) >> self
+
+    def when(self, condition: str, then: Target, otherwise: Target | None = None) -> Node:
+        """Goes on to ``then`` where the condition holds, else to ``otherwise``; may be said several times."""
+        self._body.branch(self, condition, then, otherwise)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Steps in a row: what comes before it leads to ``first``, what comes behind it follows ``last``."""
+
+    first: tuple[Node, ...]
+    last: tuple[Node, ...]
+
+    def __rshift__(self, other: Target) -> Chain:
+        right = _chain(other)
+        for source in self.last:
+            for target in right.first:
+                source._body.connect(source, target)
+        return Chain(self.first, right.last)
+
+
+Target: TypeAlias = "Node | Chain | Sequence[Node]"
+
+
+def _chain(target: Target) -> Chain:
+    if isinstance(target, Chain):
+        return target
+    nodes = (target,) if isinstance(target, Node) else tuple(target)
+    return Chain(nodes, nodes)
+
+
+class _Body:
+    """The steps and transitions of a pipeline or of a loop in it."""
+
+    def __init__(self, findings: Findings, places: Places, types: StepTypes) -> None:
+        self._findings = findings
+        self._places = places
+        self._types = types
+        self._steps: list[model.Step | Loop] = []
+        self._edges: list[Transition] = []
+        self._conditions: dict[str, list[str]] = {}
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def capture(
+        self,
+        id: str,
+        *source_tables: str,
+        columns: Sequence[str] | Mapping[str, Sequence[str]] = (),
+        capture_mode: Literal["ICDC", "RANGE"] | None = None,
+        data_operations: Sequence[Literal["append", "overwrite", "delete"]] = (),
+        on_other_operations: Literal["fail", "ignore"] | None = None,
+        on_gap: Literal["fail", "full", "diff"] | None = None,
+        on_empty: Literal["skip", "run"] | None = None,
+        range_columns: Mapping[str, Any] | None = None,
+        consumer: str | None = None,
+        start: str | int | None = None,
+        pin: Literal["auto", "require", "off"] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **common: Any,
+    ) -> Node:
+        """An IpCapture step: what changed in the sources since this consumer last committed."""
+        found = {
+            "source_tables": list(source_tables),
+            "columns": columns,
+            "capture_mode": capture_mode,
+            "data_operations": data_operations,
+            "on_other_operations": on_other_operations,
+            "on_gap": on_gap,
+            "on_empty": on_empty,
+            "range_columns": range_columns,
+            "consumer": consumer,
+            "start": start,
+            "pin": pin,
+        }
+        return self.job(id, "IpCapture", {**_given(found), **(settings or {})}, **common)
+
+    def commit(self, id: str, *captures: Node | str, allow_ignored: bool = False, **common: Any) -> Node:
+        """An IpCommit step: moves the checkpoints of the captures."""
+        names = [capture.id if isinstance(capture, Node) else capture for capture in captures]
+        settings: dict[str, Any] = {"capture_step": names[0] if len(names) == 1 else names}
+        if allow_ignored:
+            settings["allow_ignored"] = True
+        return self.job(id, "IpCommit", settings, **common)
+
+    def icdc(self, id: str, source_table: str, target_table: str | None = None, **common: Any) -> Node:
+        """The short form: a capture, and a commit that is added behind everything that follows it."""
+        settings = _given({"source_tables": [source_table], "target_table": target_table})
+        return self.job(id, SHORT_FORM, settings, **common)
+
+    def spark(
+        self,
+        id: str,
+        script: str,
+        *,
+        table: str | None = None,
+        keys: Sequence[str] = (),
+        pattern: Pattern | None = None,
+        partition_by: Sequence[str] = (),
+        conf: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **common: Any,
+    ) -> Node:
+        """SQL text, a ``.sql`` or ``.py`` file, or ``module:function``; ``table`` makes Icefloe write the result."""
+        write = _given({"table": table, "keys": keys, "pattern": pattern, "partition_by": partition_by})
+        if table is None and write:
+            self._error(id, "keys, pattern and partition_by need a table to write to", hint="table='db.target'")
+        found = _given({"script": script, "write": write, "conf": conf})
+        return self.job(id, "Spark", {**found, **(settings or {})}, **common)
+
+    def shell(self, id: str, script: str, *, env: Mapping[str, str] | None = None, **common: Any) -> Node:
+        """A shell script, or the name of a ``.sh`` file."""
+        return self.job(id, "Shell", _given({"script": script, "env": env}), **common)
+
+    def python(
+        self, id: str, script: str, *, args: Sequence[Any] = (), env: Mapping[str, str] | None = None, **common: Any
+    ) -> Node:
+        """Python text, a ``.py`` file, or ``module:function``, in a process of its own."""
+        return self.job(id, "Python", _given({"script": script, "args": args, "env": env}), **common)
+
+    def http(
+        self,
+        id: str,
+        url: str,
+        *,
+        method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        **common: Any,
+    ) -> Node:
+        """One HTTP request."""
+        return self.job(id, "Http", _given({"url": url, "method": method, "headers": headers, "body": body}), **common)
+
+    def noop(self, id: str, **common: Any) -> Node:
+        """A place to branch and join."""
+        return self._add(model.NoOpStep(**self._base(id, common)))
+
+    def subworkflow(
+        self,
+        id: str,
+        workflow_id: str | None = None,
+        *,
+        version: str = "default",
+        sync: bool = True,
+        explicit_params: bool = False,
+        **common: Any,
+    ) -> Node:
+        """Another workflow, with this step's parameters."""
+        base = self._base(id, common)
+        return self._add(
+            model.SubworkflowStep(
+                **base, workflow_id=workflow_id or id, version=version, sync=sync, explicit_params=explicit_params
+            )
+        )
+
+    def job(self, id: str, type: str, settings: Mapping[str, Any] | None = None, **common: Any) -> Node:
+        """A job of any registered type."""
+        base = self._base(id, common)
+        short = type == SHORT_FORM
+        known = self._types.find("IpCapture" if short else type)
+        data = _plain(settings or {})
+        if known is None:
+            names = [step_type.name for step_type in self._types]
+            self._error(id, f"there is no step type '{clip(type)}'", hint=suggestion(type, names, "types"))
+            return self._add(model.NoOpStep(**base))
+        check(data, id, known, self._findings, self._places)
+        return self._add(model.TypedStep(**base, type=SHORT_FORM if short else known.name, settings=data))
+
+    def foreach(
+        self, id: str, *, concurrency: int | None = None, common: Mapping[str, Any] | None = None, **loop: Any
+    ) -> Loop:
+        """A loop: ``with flow.foreach("per_day", day=[…]) as each: each.spark(…)``. A loop value may be a list, an
+        expression, or a reference to another step's list."""
+        base = self._base(id, dict(common or {}))
+        params = [self._param(name, value, id) for name, value in loop.items()]
+        loop_params = tuple(param for param in params if param is not None)
+        inner = Loop(self, base, loop_params, concurrency)
+        self._steps.append(inner)
+        return inner
+
+    # --- order -----------------------------------------------------------------------------------------------------
+
+    def sequential(self, *nodes: Node) -> Chain:
+        """Puts steps one after the other."""
+        chain = _chain(nodes[0])
+        for node in nodes[1:]:
+            chain = chain >> node
+        return chain
+
+    def connect(self, source: Node, target: Node, condition: str | None = None, otherwise: bool = False) -> None:
+        if source._body is not self or target._body is not self:
+            self._error(source.id, f"'{source.id}' and '{target.id}' are not on the same level")
+        self._edges.append(Transition(source.id, target.id, condition, otherwise))
+
+    def branch(self, source: Node, condition: str, then: Target, otherwise: Target | None) -> None:
+        said = self._conditions.setdefault(source.id, [])
+        normal = normal_condition(condition)
+        if normal not in said:
+            said.append(normal)
+        for target in _chain(then).first:
+            self.connect(source, target, normal)
+        if otherwise is not None:
+            negated = "!(" + " || ".join(f"({each})" for each in said) + ")"
+            for target in _chain(otherwise).first:
+                self.connect(source, target, negated, otherwise=True)
+
+    # --- what it becomes ---------------------------------------------------------------------------------------------
+
+    def _finish(self) -> tuple[tuple[model.Step, ...], tuple[Transition, ...]]:
+        steps = tuple(step.finish() if isinstance(step, Loop) else step for step in self._steps)
+        steps, edges = expand(steps, tuple(self._edges))
+        return steps, model.in_order(edges, steps)
+
+    def _add(self, step: model.Step) -> Node:
+        self._steps.append(step)
+        return Node(self, step.id)
+
+    def _base(self, step_id: str, common: dict[str, Any]) -> dict[str, Any]:
+        """The options every step takes; every other keyword is a parameter."""
+        place = _caller()
+        if not isinstance(step_id, str) or not STEP_ID.match(step_id) or "__" in step_id:
+            self._findings.error(
+                "step.id", f"'{clip(str(step_id))}' cannot be a step's id", place, "letters, digits, _ . -"
+            )
+        if step_id in self._places.steps:
+            self._findings.error("step.duplicate-id", f"the step id '{clip(step_id)}' is used twice", place)
+        self._places.steps.setdefault(step_id, place)
+        given = dict(common)
+        retry, timeout = given.pop("retry", None), given.pop("timeout", None)
+        mode = given.pop("failure_mode", None)
+        base = {
+            "id": step_id,
+            "name": given.pop("name", None),
+            "description": given.pop("description", None),
+            "tags": tuple(given.pop("tags", ())),
+            "retry": model.RetryPolicy(error=retry) if isinstance(retry, int) else retry,
+            "timeout": self._timeout(timeout, step_id),
+            "signal_dependencies": tuple(given.pop("signal_dependencies", ())),
+            "watermark_dependencies": tuple(given.pop("watermark_dependencies", ())),
+            "signal_outputs": tuple(given.pop("signal_outputs", ())),
+        }
+        try:
+            base["failure_mode"] = model.FailureMode(mode) if mode else model.FailureMode.FAIL_AFTER_RUNNING
+        except ValueError:
+            hint = suggestion(str(mode), [known.value for known in model.FailureMode], "modes")
+            self._error(step_id, f"'{clip(str(mode))}' is no failure mode", hint=hint)
+        named = {**given.pop("params", {}), **given}
+        params = [self._param(name, value, step_id) for name, value in named.items()]
+        return {**base, "params": tuple(param for param in params if param is not None)}
+
+    def _timeout(self, value: Duration | None, step_id: str | None) -> float | str | None:
+        if value is None or (isinstance(value, str) and "${" in value):
+            return value
+        try:
+            return seconds(value)
+        except ValueError as error:
+            self._error(step_id, str(error))
+            return None
+
+    def _param(self, name: str, value: Any, step_id: str | None) -> Param | None:
+        try:
+            return _param(name, value)
+        except (Mismatch, ValueError) as error:
+            self._error(step_id, f"the parameter '{clip(name)}': {error}")
+            return None
+
+    def _error(self, step_id: str | None, message: str, hint: str | None = None) -> None:
+        place = self._places.step(step_id) if step_id is not None else self._places.workflow
+        self._findings.error("definition.invalid", message, place, hint)
+
+
+class Loop(_Body, Node):
+    """A foreach that is being built; a step like any other outside, a body inside."""
+
+    def __init__(
+        self, outer: _Body, base: dict[str, Any], loop_params: tuple[Param, ...], concurrency: int | None
+    ) -> None:
+        _Body.__init__(self, outer._findings, outer._places, outer._types)
+        Node.__init__(self, outer, base["id"])
+        self._base_fields = base
+        self._loop_params = loop_params
+        self._concurrency = concurrency
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def finish(self) -> model.ForeachStep:
+        steps, edges = self._finish()
+        return model.ForeachStep(
+            **self._base_fields,
+            loop_params=self._loop_params,
+            concurrency=self._concurrency,
+            steps=steps,
+            transitions=edges,
+        )
+
+
+class Pipeline(_Body):
+    """A workflow that is being built. Every keyword that is no option is a parameter of the workflow."""
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+        run_strategy: Literal["SEQUENTIAL", "STRICT_SEQUENTIAL", "FIRST_ONLY", "LAST_ONLY", "PARALLEL"] = "SEQUENTIAL",
+        concurrency: int | None = None,
+        step_concurrency: int | None = None,
+        timeout: Duration | None = None,
+        retry: model.RetryPolicy | int | None = None,
+        freshness: Duration | None = None,
+        alerting: model.Alerting | None = None,
+        triggers: Sequence[model.Trigger] = (),
+        types: StepTypes = BUILTIN,
+        params: Mapping[str, ParamInput] | None = None,
+        **more_params: ParamInput,
+    ) -> None:
+        super().__init__(Findings(), Places(workflow=_caller()), types)
+        if not isinstance(id, str) or not STEP_ID.match(id):
+            self._findings.error("workflow.id", f"'{clip(str(id))}' cannot be a workflow's id", self._places.workflow)
+        self.id = id
+        named = [self._param(key, value, None) for key, value in {**(params or {}), **more_params}.items()]
+        fresh = self._timeout(freshness, None)
+        self._fields: dict[str, Any] = {
+            "id": id,
+            "name": name,
+            "description": description,
+            "owner": owner,
+            "tags": tuple(tags),
+            "run_strategy": model.RunStrategy(model.RunRule(run_strategy), concurrency),
+            "step_concurrency": step_concurrency,
+            "timeout": self._timeout(timeout, None),
+            "retry": model.RetryPolicy(error=retry) if isinstance(retry, int) else retry,
+            "freshness": fresh if isinstance(fresh, float) else None,
+            "alerting": alerting,
+            "triggers": tuple(triggers),
+            "params": tuple(param for param in named if param is not None),
+        }
+
+    def build(self) -> Loaded:
+        """The workflow, checked. Raises :class:`DefinitionError` with everything that is wrong."""
+        findings = Findings(list(self._findings.problems))
+        steps, edges = self._finish()
+        workflow = model.Workflow(**self._fields, steps=steps, transitions=edges)
+        for step in steps:
+            self._places.steps.setdefault(step.id, self._places.workflow or Position("", 0, 0))
+        validate(workflow, findings, self._places)
+        findings.raise_errors()
+        # What cannot be stored and read back must not be pushed: odd values in a settings dict, for example.
+        assert model.Workflow.from_dict(workflow.to_dict()) == workflow
+        return Loaded(workflow, findings.ordered(), self._places)
+
+    @property
+    def places(self) -> Places:
+        """Where in the Python file each step was made."""
+        return self._places
+
+    def workflow(self) -> model.Workflow:
+        """The workflow alone."""
+        return self.build().workflow
+
+
+# --- triggers ------------------------------------------------------------------------------------------------------------
+
+
+def cron(
+    expression: str, timezone: str = "UTC", *, jitter: Duration = 0, catch_up: Literal["none", "last", "all"] = "last"
+) -> model.CronTrigger:
+    """``cron("@daily")``, ``cron("0 3 * * *", "Europe/Berlin")``."""
+    from icefloe.workflow.yaml_triggers import cron_problem
+
+    problem = cron_problem(expression)
+    if problem is not None:
+        raise ValueError(problem)
+    return model.CronTrigger(
+        cron=expression, timezone=timezone, fuzzy_max_delay=seconds(jitter), catch_up=model.CatchUp(catch_up)
+    )
+
+
+def every(interval: Duration, *, jitter: Duration = 0) -> model.IntervalTrigger:
+    """``every("15m")``."""
+    return model.IntervalTrigger(every=seconds(interval), fuzzy_max_delay=seconds(jitter))
+
+
+def incremental(
+    *tables: str,
+    at_most_every: Duration | None = None,
+    max_age: Duration | None = None,
+    quiet_period: Duration | None = None,
+    min_rows: int | None = None,
+    min_files: int | None = None,
+    min_bytes: int | None = None,
+    operations: Sequence[Literal["append", "overwrite", "delete"]] = ("append",),
+) -> model.IncrementalTrigger:
+    """A run when a source has changes that this workflow has not seen."""
+    return model.IncrementalTrigger(
+        tables=tables,
+        at_most_every=None if at_most_every is None else seconds(at_most_every),
+        max_age=None if max_age is None else seconds(max_age),
+        quiet_period=None if quiet_period is None else seconds(quiet_period),
+        min_rows=min_rows,
+        min_files=min_files,
+        min_bytes=min_bytes,
+        operations=tuple(operations),
+    )
+
+
+def signal(name: str, **match: Literals) -> model.SignalTrigger:
+    """A run when a signal of this name, with these parameters, is published."""
+    found = tuple(model.SignalMatch(literal(key, value)) for key, value in match.items())
+    return model.SignalTrigger(signals=(model.SignalCondition(name, found),))
+
+
+# --- odds ----------------------------------------------------------------------------------------------------------------
+
+
+def _param(name: str, value: Any) -> Param:
+    if isinstance(value, Expression):
+        return Param(name, _type(value.type), expression=value.text, mode=ParamMode(value.mode.upper()))
+    if isinstance(value, Provided):
+        return Param(name, _type(value.type), mode=ParamMode.PROVIDED)
+    if isinstance(value, Constant):
+        fixed = literal(name, value.value)
+        return Param(name, fixed.type, fixed.value, members=fixed.members, mode=ParamMode.CONSTANT)
+    return literal(name, value)
+
+
+def _type(word: str) -> ParamType:
+    for kind in ParamType:
+        if word.lower() == kind.notation:
+            return kind
+    raise ValueError(
+        f"'{clip(word)}' is no parameter type: {suggestion(word, [k.notation for k in ParamType], 'types')}"
+    )
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was left out; an empty list or map is the same as nothing said."""
+    return {key: value for key, value in values.items() if value is not None and value not in ((), [], {})}
+
+
+def _plain(value: Any) -> Any:
+    """Settings as JSON: tuples become lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _caller() -> Position:
+    """The line outside this module that is building the pipeline."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return Position(Path(frame.f_code.co_filename).name, frame.f_lineno, 1)
