@@ -194,6 +194,9 @@ def measure_history(project: Project, count: int) -> dict[str, Any]:
             "run": whole,
         }
 
+    with project.worker():
+        for _ in range(60):  # a full page of the listing
+            project.client.wait(project.start(workflow))
     before = times()
     columns = "workflow_id, version, root_id, path, status, params, initiator, restarts, revision, created_at, started_at, ended_at"
     with project.client.database.write() as connection:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt, attempt_folder
-from icefloe.engine.conductor import Applied, Claimed
 from icefloe.engine.events import Ended, Lost, Refused
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import this_host
+from icefloe.engine.transaction import Applied, Claimed
 from icefloe.faults import fault
 from icefloe.steps.contract import AttemptKey
 from icefloe.store.runs import OwnedStep
@@ -40,14 +40,14 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
         return None
     key = AttemptKey(step.run_id, step.step_id, state.attempt, state.generation)
     folder = attempt_folder(worker.config.home, key)
-    claimer = worker.claimer()
+    claimer = worker.ledger.claimer()
     if host == this_host() and folder.exists() and image.graph.nodes[step.step_id].type not in (FOREACH, SUBWORKFLOW):
         if processes.supervisor_lives(folder):
             return None
         processes.end_leftovers(str(key))
         result = processes.read_result(folder)
         if result is not None and result.reason is None and result.exit_code is not None:
-            attempt = worker.prepare(Claimed(image, state))
+            attempt = worker.preparation.attempt(Claimed(image, state))
             done = attempt.runtime.ended(attempt.context, result)
             fault("takeover.before_result")
             return _record(worker, attempt, Ended(step.step_id, state.generation, done.outcome, attempt.params))
@@ -59,7 +59,11 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
 def _record(worker: Worker, attempt: Attempt, event: Ended) -> Applied:
     """The step had ended before its worker could say so."""
     applied = worker.conductor.apply(
-        attempt.key.run_id, event, root_id=attempt.image.record.root_id, claimer=worker.claimer(), also=attempt.ship_log
+        attempt.key.run_id,
+        event,
+        root_id=attempt.image.record.root_id,
+        claimer=worker.ledger.claimer(),
+        also=attempt.ship_log,
     )
     attempt.clean_up()
     return applied

@@ -20,7 +20,9 @@ from icefloe.store.tables import attempts, events, runs, steps, workers
 _RUN_JSON = ("params", "initiator", "cause")
 _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
-READY = ("INITIALIZED", "WAITING_FOR_PERMITS")
+# Literally the predicates of the partial indexes: SQLite does not see through bound values (3.40).
+_IS_ACTIVE = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")
+_IS_READY = sa.text("steps.status IN ('INITIALIZED', 'WAITING_FOR_PERMITS')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ _READY = (
         steps.c.run_id, steps.c.step_id, steps.c.root_id, steps.c.generation, steps.c.type, steps.c.delay,
         steps.c.available_at,
     )
-    .where(steps.c.status.in_(READY))
+    .where(_IS_READY)
     .order_by(steps.c.available_at)
 )  # fmt: skip
 
@@ -267,7 +269,7 @@ def orphaned(connection: Connection) -> list[tuple[OwnedStep, str, str]]:
 def in_progress(connection: Connection) -> list[tuple[str, str, int, float]]:
     """Id, workflow, version and start of every run that has begun and not ended, iterations left out."""
     query = sa.select(runs.c.id, runs.c.workflow_id, runs.c.version, runs.c.started_at).where(
-        runs.c.status == "IN_PROGRESS", runs.c.path == "", runs.c.request.is_(None)
+        _IS_ACTIVE, runs.c.status == "IN_PROGRESS", runs.c.path == "", runs.c.request.is_(None)
     )
     return [(str(row[0]), str(row[1]), int(row[2]), float(row[3] or 0)) for row in connection.execute(query)]
 
@@ -286,7 +288,7 @@ def children(connection: Connection, run_id: str, step_id: str, *, active_only: 
     """The runs that a step started, in order."""
     query = sa.select(runs).where(runs.c.parent_id == run_id, runs.c.parent_step == step_id)
     if active_only:
-        query = query.where(runs.c.status.in_(ACTIVE))
+        query = query.where(_IS_ACTIVE)
     return [_run(row) for row in connection.execute(query.order_by(runs.c.iteration))]
 
 
@@ -303,13 +305,13 @@ def failed_iterations(connection: Connection, run_id: str, step_id: str, after: 
 
 def waiting_workflows(connection: Connection) -> list[str]:
     """Workflows with runs that wait for their turn."""
-    query = sa.select(runs.c.workflow_id).where(runs.c.status == "CREATED").distinct()
+    query = sa.select(runs.c.workflow_id).where(_IS_ACTIVE, runs.c.status == "CREATED").distinct()
     return [row.workflow_id for row in connection.execute(query)]
 
 
 def active_of_workflow(connection: Connection, workflow_id: str) -> list[RunRecord]:
     """Runs of a workflow that have not ended, oldest first; iterations of a foreach are part of their run."""
-    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, runs.c.status.in_(ACTIVE), runs.c.path == "")
+    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, _IS_ACTIVE, runs.c.path == "")
     return [_run(row) for row in connection.execute(query.order_by(runs.c.seq))]
 
 
