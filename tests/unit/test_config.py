@@ -54,13 +54,16 @@ def test_postgresql_gets_its_driver_on_one_side_and_its_login_apart_on_the_other
     loaded = configured(
         """
         [catalog]
-        uri = "postgresql://jo:$ENV{CATALOG_PASSWORD}@db.example:6543/lake?sslmode=require&connect_timeout=10"
+        uri = "postgresql://jo:$ENV{CATALOG_PASSWORD}@db.example:6543/lake?sslmode=require"
         warehouse = "s3://bucket/prefix/"
         """
     )
     python, java = loaded.catalog.pyiceberg_properties(), spark_catalog(loaded)
-    assert python["uri"] == "postgresql+psycopg2://jo:p%40ss%2Fw%3Ard%25@db.example:6543/lake?sslmode=require&connect_timeout=10"
-    assert java["uri"] == "jdbc:postgresql://db.example:6543/lake?sslmode=require&connect_timeout=10"
+    assert (
+        python["uri"]
+        == "postgresql+psycopg2://jo:p%40ss%2Fw%3Ard%25@db.example:6543/lake?sslmode=require&connect_timeout=10"
+    )
+    assert java["uri"] == "jdbc:postgresql://db.example:6543/lake?sslmode=require"
     assert (java["jdbc.user"], java["jdbc.password"]) == ("jo", "p@ss/w:rd%")
     assert python["warehouse"] == java["warehouse"] == "s3://bucket/prefix"
     assert java["io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
