@@ -375,6 +375,8 @@ class _Turn:
             self._complete(step, StepStatus.SKIPPED, "skipped while it ran")
         elif outcome.kind is Kind.SUCCEEDED:
             self._attempt_over(step, StepStatus.SUCCEEDED, None)
+            if outcome.skips_rest is not None:
+                self._skip_behind(step.id, outcome.skips_rest)
             self._complete(replace(step, outputs=dict(outcome.outputs)), StepStatus.SUCCEEDED, None)
         elif self.run.request is not None and outcome.kind is not Kind.FATAL:
             # Told to end, it ended: however that looked like. Not ignored, not tried again.
@@ -474,6 +476,12 @@ class _Turn:
             self._restart(Restart(by))
             step = self.steps[step_id]
         self._complete(replace(step, cause=Cause(f"skipped by {by}")), StepStatus.SKIPPED, f"skipped by {by}")
+
+    def _skip_behind(self, step_id: str, reason: str) -> None:
+        """All that can run only after this step, and has not begun."""
+        for behind in sorted(self.graph.descendants([step_id]), key=self.graph.positions.__getitem__):
+            if self.steps[behind].status is StepStatus.CREATED:
+                self._move(replace(self.steps[behind], cause=Cause(reason)), StepStatus.SKIPPED, reason)
 
     # -- steps that start runs -----------------------------------------------------------------------------------------------
 
