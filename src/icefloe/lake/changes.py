@@ -20,6 +20,7 @@ from icefloe.errors import UsageError
 from icefloe.lake import history, partitions, predicates, ranges, storage
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import DiffImpossibleError, HistoryLostError, UnsupportedTableError
+from icefloe.lake.file_columns import FileColumns
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status, read_list
 from icefloe.lake.metadata import Snapshot
@@ -429,7 +430,11 @@ class _Survey:
         manifest = Manifest.open(self._table.read, one.manifest)
         ranged = bool(self._builders) and side != "deletes"
         spec = self._table.metadata.specs[one.manifest.spec_id]
-        exists = self._columns_in(manifest) if ranged else ()
+        columns = (
+            FileColumns(self._table.metadata, manifest, [builder.field.id for builder in self._builders])
+            if ranged
+            else None
+        )
         files = rows = size = 0
         fields = partitions.FILE_FIELDS | (ranges.FILE_FIELDS if ranged else _NOTHING)
         if one.paths is not None:
@@ -442,14 +447,14 @@ class _Survey:
             rows += data_file["record_count"]
             size += data_file["file_size_in_bytes"]
             self._partitions.add(spec.id, data_file, side=side)
-            if ranged:
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
+            if columns is not None:
+                self._add_file(entry, spec, columns)
         return FileCounts(files, rows, size)
 
-    def _columns_in(self, manifest: Manifest) -> tuple[bool, ...]:
-        ids = manifest.field_ids
-        return tuple(ids is None or builder.field.id in ids for builder in self._builders)
+    def _add_file(self, entry: Mapping[str, Any], spec: PartitionSpec, columns: FileColumns) -> None:
+        data_file = entry["data_file"]
+        for builder, column_exists in zip(self._builders, columns.of(entry), strict=True):
+            builder.add_file(data_file, spec=spec, column_exists=column_exists)
 
     def _touch(self, deletes: Sequence[ManifestSlice]) -> None:
         """Rows taken away by new delete files: the ranges of the data files they point at, else unknown."""
@@ -484,7 +489,7 @@ class _Survey:
             if file.content != DATA or not file.may_have_live or not pointed:
                 continue
             manifest = Manifest.open(self._table.read, file)
-            exists = self._columns_in(manifest)
+            columns = FileColumns(self._table.metadata, manifest, [builder.field.id for builder in self._builders])
             spec: PartitionSpec = self._table.metadata.specs[file.spec_id]
             for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
@@ -492,8 +497,7 @@ class _Survey:
                 if entry["status"] == Status.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
+                self._add_file(entry, spec, columns)
         return not pointed
 
 

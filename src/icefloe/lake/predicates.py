@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from itertools import pairwise
 from uuid import UUID
 
@@ -23,6 +23,8 @@ MOST_PARTITIONS = 1000
 """Beyond this many partitions a predicate lists no single ones: Spark's parser and planner would take longer than the scan."""
 
 _SURE, _NEVER = "TRUE", "FALSE"
+# Iceberg's decimals have up to 38 digits; Python's arithmetic rounds to 28 unless told otherwise.
+_DECIMAL_DIGITS = 38
 
 
 def quote(path: Sequence[str]) -> str:
@@ -169,7 +171,8 @@ def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -
             lower, upper = literal(low, source.type), literal(high, source.type)
             if lower is None or upper is None:
                 return _SURE
-            parts.append(f"({name} >= {lower} AND {name} < {upper})")
+            beyond = (top := _top(source.type)) is not None and high > top
+            parts.append(f"{name} >= {lower}" if beyond else f"({name} >= {lower} AND {name} < {upper})")
     if len(present) < len(set(values)):
         parts.append(f"{name} IS NULL")
     return _any_of(parts)
@@ -200,7 +203,8 @@ def _interval(transform: str, value: Value, source: Field) -> tuple[Value, Value
     if transform.startswith("truncate"):
         width = int(transform[transform.index("[") + 1 : transform.index("]")])
         if source.type.startswith("decimal"):
-            return value, value + Decimal(f"{width}E-{decimal_scale(source.type)}")
+            with localcontext(prec=2 * _DECIMAL_DIGITS):
+                return value, value + Decimal(f"{width}E-{decimal_scale(source.type)}")
         return value, value + width
     low, high = _moments(transform, value)
     if source.type == "date":
@@ -208,6 +212,14 @@ def _interval(transform: str, value: Value, source: Field) -> tuple[Value, Value
     if source.type == "timestamptz":
         return low.replace(tzinfo=UTC), high.replace(tzinfo=UTC)
     return low, high
+
+
+def _top(kind: str) -> Value | None:
+    """The largest value of a number type: past it no literal of the type can be written, and no row can lie."""
+    if kind.startswith("decimal"):
+        precision = int(kind[kind.index("(") + 1 : kind.index(",")])
+        return Decimal(f"{10**precision - 1}E-{decimal_scale(kind)}")
+    return {"int": 2**31 - 1, "long": 2**63 - 1}.get(kind)
 
 
 def _moments(transform: str, value: Value) -> tuple[datetime, datetime]:
