@@ -25,6 +25,7 @@ from icefloe.lake.errors import (
     MetadataUnreadableError,
     UnsupportedTableError,
 )
+from icefloe.lake.file_columns import FileColumns
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list, readable
 from icefloe.lake.metadata import Snapshot
@@ -456,7 +457,7 @@ class _Survey:
         manifest = Manifest.open(self._table.read, one.manifest)
         ranged = bool(self._builders) and side != "deletes"
         spec = _spec_of(self._table, manifest)
-        exists = self._columns_in(manifest) if ranged else ()
+        columns = self._columns_in(manifest) if ranged else None
         files = rows = size = 0
         fields = partitions.FILE_FIELDS | (ranges.FILE_FIELDS if ranged else _NOTHING)
         if one.paths is not None:
@@ -470,14 +471,17 @@ class _Survey:
                 rows += data_file["record_count"]
                 size += data_file["file_size_in_bytes"]
                 self._partitions.add(spec.id, data_file, side=side)
-                if ranged:
-                    for builder, column_exists in zip(self._builders, exists, strict=True):
-                        builder.add_file(data_file, spec=spec, column_exists=column_exists)
+                if columns is not None:
+                    self._add_file(entry, spec, columns)
         return FileCounts(files, rows, size)
 
-    def _columns_in(self, manifest: Manifest) -> tuple[bool, ...]:
-        ids = manifest.field_ids
-        return tuple(ids is None or builder.field.id in ids for builder in self._builders)
+    def _columns_in(self, manifest: Manifest) -> FileColumns:
+        return FileColumns(self._table.metadata, manifest, [builder.field.id for builder in self._builders])
+
+    def _add_file(self, entry: Mapping[str, Any], spec: PartitionSpec, columns: FileColumns) -> None:
+        data_file = entry["data_file"]
+        for builder, column_exists in zip(self._builders, columns.of(entry), strict=True):
+            builder.add_file(data_file, spec=spec, column_exists=column_exists)
 
     def _touch(self, deletes: Sequence[ManifestSlice]) -> None:
         """Rows taken away by new delete files: the ranges of the data files they point at, else unknown."""
@@ -512,7 +516,7 @@ class _Survey:
             if file.content != DATA or not file.may_have_live or not pointed:
                 continue
             manifest = Manifest.open(self._table.read, file)
-            exists = self._columns_in(manifest)
+            columns = self._columns_in(manifest)
             spec = _spec_of(self._table, manifest)
             for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
@@ -520,8 +524,7 @@ class _Survey:
                 if entry["status"] == Status.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
+                self._add_file(entry, spec, columns)
         return not pointed
 
 

@@ -27,6 +27,7 @@ class Snapshot:
     timestamp_ms: int
     manifest_list: str | None
     summary: Mapping[str, str]
+    schema_id: int | None = None
 
     @property
     def operation(self) -> str | None:
@@ -97,9 +98,15 @@ class TableMetadata:
                 timestamp_ms=raw["timestamp-ms"],
                 manifest_list=raw.get("manifest-list"),
                 summary=raw.get("summary") or {},
+                schema_id=raw.get("schema-id"),
             )
             for raw in self.raw.get("snapshots") or []
         }
+
+    @cached_property
+    def by_sequence_number(self) -> dict[int, int]:
+        """Sequence number to snapshot id; each commit has its own, but for those of v1, which have none."""
+        return {one.sequence_number: one.id for one in self.snapshots.values() if one.sequence_number}
 
     @cached_property
     def refs(self) -> dict[str, Ref]:
@@ -121,6 +128,11 @@ class TableMetadata:
             if raw.get("schema-id") == current:
                 return Schema.parse(raw)
         return Schema.parse(self.raw["schema"])
+
+    @cached_property
+    def schemas(self) -> dict[int, Schema]:
+        """All schemas there ever were, by id."""
+        return {schema.id: schema for schema in map(Schema.parse, self.raw.get("schemas") or [])}
 
     @cached_property
     def specs(self) -> dict[int, PartitionSpec]:
