@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from icefloe.spark.session import connect
-from tests.oracle.check import Tally
+from tests.oracle.tally import Tally
 from tests.oracle.walk import STEPS, FailedHistoryError, Place, play
 from tests.spark_server import shared_project
 

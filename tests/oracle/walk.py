@@ -13,7 +13,8 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from tests.histories import generator
 from tests.histories.history import History
-from tests.oracle.check import Checker, Tally
+from tests.oracle.check import Checker
+from tests.oracle.tally import Tally
 
 NAMESPACE = "oracle"
 STEPS = 12
