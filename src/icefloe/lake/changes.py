@@ -203,7 +203,9 @@ def find_changes(
         ranges=survey.ranges,
         partitions=survey.partitions if details else None,
         range_filter=predicates.range_filter(
-            [(one, survey.ranges[one.name]) for one in fields], anything_changed=survey.anything
+            [(one, survey.ranges[one.name]) for one in fields],
+            anything_changed=survey.anything,
+            specs=metadata.specs.values(),
         )
         if fields
         else None,
