@@ -26,7 +26,7 @@ def push(
 ) -> None:
     """Store definitions as new versions. An unchanged one makes no new version."""
     with Client() as client:
-        pushed = [push_file(client, file) for file in files]
+        pushed = [item for file in files for item in push_file(client, file)]
     if output is Output.json:
         print_json([item.to_dict() for item in pushed])
         return
