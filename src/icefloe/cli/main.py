@@ -58,6 +58,9 @@ AREAS: dict[str, tuple[str, ...]] = {
 """Which module of this package has which commands. A test holds it to what the modules register."""
 
 
+_loaded: set[str] = set()
+
+
 def load_areas(words: Sequence[str]) -> None:
     """Import the area that the first command word belongs to; all of them when it is none's, as for ``--help``.
 
@@ -65,7 +68,9 @@ def load_areas(words: Sequence[str]) -> None:
     """
     owner = next((area for word in words for area, commands in AREAS.items() if word in commands), None)
     for area in AREAS if owner is None else (owner,):
-        importlib.import_module(f"icefloe.cli.{area}").register(app)
+        if area not in _loaded:
+            importlib.import_module(f"icefloe.cli.{area}").register(app)
+            _loaded.add(area)
 
 
 def main() -> None:

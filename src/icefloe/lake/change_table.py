@@ -26,11 +26,17 @@ from typing import Any, Literal
 
 from pyiceberg.io import FileIO
 
-from icefloe.errors import ConfigError, IcefloeError
+from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
 from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier
 from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
-from icefloe.lake.errors import MetadataMissingError, NameTakenError, NotAChangeTableError, UnsupportedTableError
+from icefloe.lake.errors import (
+    MetadataMissingError,
+    NameTakenError,
+    NotAChangeTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, filtered, write_list
 
 MARK = "icefloe.change-table"
@@ -93,6 +99,8 @@ class ChangeTables:
         self, table: LoadedTable, changes: ChangeSet, *, name: str | None, content: Content = "added"
     ) -> ChangeTable:
         """Build and register. Nothing half-made stays behind: files are written first, and removed if registering fails."""
+        if name is not None and not re.fullmatch(r"\w+", name):
+            raise UsageError(f"{name!r} is not a name for a change table", hint="use letters, digits and underscores")
         folder_name = unique_name(changes.table)
         identifier = (*self.namespace, name or folder_name)
         if name is not None and self._tables.exists(identifier):
@@ -111,6 +119,9 @@ class ChangeTables:
             metadata_location, built = self._write(io, folder, table, changes, identifier, content)
             self._fault("change_table.before_register")
             self._tables.register(identifier, metadata_location)
+        except UnreachableError:
+            # A catalog that went away may have registered the table all the same; if it has not, clean takes the folder.
+            raise
         except BaseException:
             with suppress(IcefloeError, OSError):
                 storage.delete_folder(io, folder)
@@ -121,7 +132,8 @@ class ChangeTables:
         """All registered change tables, oldest first."""
         found = []
         for identifier in self._tables.names_in(self.namespace):
-            with suppress(MetadataMissingError):
+            # Another process may be dropping it at this moment.
+            with suppress(MetadataMissingError, TableNotFoundError):
                 one = _described(self._tables.load(identifier))
                 if one is not None:
                     found.append(one)

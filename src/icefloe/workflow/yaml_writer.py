@@ -44,7 +44,9 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     special = text in NULLS or text in BOOLS or INT.match(text) or FLOAT.match(text) or _is_special_elsewhere(text)
     block = "\n" in text and text.isprintable() is False and _fits_block(text)
-    style = "|" if block else "'" if special else None
+    # Readers of YAML 1.1 and 1.2 disagree on whether these break a line; escaped, they are only themselves.
+    odd_break = any(letter in text for letter in "\x85\u2028\u2029")
+    style = '"' if odd_break else "|" if block else "'" if special else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

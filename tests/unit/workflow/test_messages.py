@@ -203,3 +203,8 @@ def test_settings_that_wait_for_a_parameter_are_not_judged_before_it_is_known() 
 )
 def test_a_wrong_trigger_is_an_error(trigger: str, code: str) -> None:
     assert [problem.code for problem in errors_of(f"Trigger: {trigger}\n{jobs('a')}")][:1] == [code]
+
+
+def test_a_thousand_and_one_parameters_are_too_many() -> None:
+    many = "".join(f"  k{number}: v\n" for number in range(20_000))
+    assert "definition.too-many-keys" in [problem.code for problem in errors_of(jobs("a", more=many))]
