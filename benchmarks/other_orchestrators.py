@@ -27,6 +27,7 @@ def best(run: Callable[[], object], repeat: int = 3) -> float:
 def prefect(chain: int, fan: int) -> dict[str, float]:
     os.environ.setdefault("PREFECT_HOME", tempfile.mkdtemp())
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     from prefect import flow, task
 

@@ -285,7 +285,7 @@ class Executor:
         if attempt.lost:
             self._forget(attempt)
             return
-        outcome = done.outcome
+        outcome = attempt.without_secrets(done.outcome)
         if attempt.cancelled and outcome.kind is not Kind.SUCCEEDED:
             outcome = Outcome(Kind.STOPPED, outcome.outputs, outcome.cause)
 
@@ -308,7 +308,6 @@ class Executor:
             raise
         except Exception as error:
             end = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.params)
-            attempt.shipped.clear()
             with suppress(Refused):
                 self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
@@ -383,6 +382,8 @@ class Executor:
             with self._database.write() as connection:
                 for attempt in growing:
                     attempt.ship_log(connection)
+            for attempt in growing:
+                attempt.log_shipped()
 
 
 def _failure(error: Exception) -> Outcome:
