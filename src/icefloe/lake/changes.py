@@ -13,15 +13,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from icefloe.errors import UsageError
 from icefloe.lake import history, partitions, predicates, ranges, storage
 from icefloe.lake.catalog import LoadedTable
-from icefloe.lake.errors import DiffImpossibleError, HistoryLostError, UnsupportedTableError
+from icefloe.lake.errors import (
+    DiffImpossibleError,
+    HistoryLostError,
+    MetadataUnreadableError,
+    UnsupportedTableError,
+)
+from icefloe.lake.file_columns import FileColumns
 from icefloe.lake.history import Checkpoint
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status, read_list
+from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list, readable
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import Range, RangeBuilder
@@ -159,8 +165,8 @@ def find_changes(
     fields = [table.metadata.schema.find(name, table=table.name) for name in columns]
     refuse_unsupported(table)
     metadata = table.metadata
-    if since is not None and ref not in metadata.refs and ref != "main" and on_gap == "fail":
-        raise history.ref_gone(ref, table.name)
+    if since is not None and since.table_uuid == metadata.uuid and ref not in metadata.refs and ref != "main":
+        raise history.ref_gone(metadata, ref, table=table.name)
     to = history.resolve_until(metadata, ref, until, table=table.name)
     gap: HistoryLostError | None = None
     if since is None:
@@ -173,7 +179,11 @@ def find_changes(
             if on_gap == "fail":
                 raise
             gap = lost
-            content = _full(table, to) if on_gap == "full" else _diff(table, since, to, lost)
+            if on_gap == "full":
+                # The table as it is holds again what was captured before: nobody may append it.
+                content = replace(_full(table, to), append_only=False, exact=False)
+            else:
+                content = _diff(table, since, to, lost)
     survey = _Survey(table, fields)
     survey.look(content, details=details)
     return ChangeSet(
@@ -257,7 +267,7 @@ def _log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) 
     unheld = False  # files captured since the last hold, which the next removal may take away
     for snapshot in chain:
         operation = _operation(table, snapshot)
-        own = [m for m in manifests_of(table, snapshot) if m.added_snapshot_id == snapshot.id]
+        own = _own_manifests(table, snapshot)
         adds = [ManifestSlice(m, "added", snapshot_id=snapshot.id) for m in own if m.may_have_added]
         removes = [
             ManifestSlice(m, "deleted", snapshot_id=snapshot.id)
@@ -265,7 +275,7 @@ def _log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) 
             if m.content == DATA and m.may_have_deleted
         ]
         is_included = operation in wanted
-        if removes and snapshot.parent_id is not None and (unheld or is_included):
+        if removes and snapshot.parent_id in table.metadata.snapshots and (unheld or is_included):
             holds.append(snapshot.parent_id)
             unheld = False
         if not is_included:
@@ -308,12 +318,17 @@ def _diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLo
     for manifest in new_only:
         paths = new_paths[manifest.path] - gone
         if paths:
-            slices["added" if manifest.content == DATA else "deletes"].append(ManifestSlice(manifest, "live", paths))
+            side: Side = "added" if manifest.content == DATA else "deletes"
+            slices[side].append(ManifestSlice(manifest, "live", paths, snapshot_id=to))
+    undeleted = False
     for manifest in old_only:
         paths = old_paths[manifest.path] - come
-        if paths and manifest.content == DATA:
-            slices["removed"].append(ManifestSlice(manifest, "live", paths))
-    intact = not slices["removed"]
+        if paths:
+            # A delete file that is gone touches rows as one that has come does: after a roll-back they are back.
+            undeleted = undeleted or manifest.content != DATA
+            side = "removed" if manifest.content == DATA else "deletes"
+            slices[side].append(ManifestSlice(manifest, "live", paths, snapshot_id=before.id))
+    intact = not slices["removed"] and not undeleted
     return _Content(
         "diff",
         {},
@@ -321,7 +336,7 @@ def _diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLo
         append_only=intact and not slices["deletes"],
         exact=intact,
         slices=_frozen(slices),
-        holds=(before.id,) if slices["removed"] else (),
+        holds=(before.id,) if slices["removed"] or undeleted else (),
     )
 
 
@@ -338,11 +353,24 @@ def manifests_of(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
     return found
 
 
+def _own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
+    """Those that the snapshot itself wrote: the others are its ancestors'."""
+    found = manifests_of(table, snapshot)
+    unknown = next((m.path for m in found if m.added_snapshot_id == UNKNOWN_SNAPSHOT), None)
+    if unknown is not None:
+        raise UnsupportedTableError(
+            f"the manifest list of snapshot {snapshot.id} does not tell which snapshot wrote {unknown}, as the first writers of v1 did",
+            where=table.name,
+            hint="run CALL system.rewrite_manifests on the table, and start from the snapshot after that",
+        )
+    return [m for m in found if m.added_snapshot_id == snapshot.id]
+
+
 def _operation(table: LoadedTable, snapshot: Snapshot) -> str:
     """The summary's word; a v1 writer may have left it out, and then the manifests tell."""
     if snapshot.operation:
         return snapshot.operation
-    own = [m for m in manifests_of(table, snapshot) if m.added_snapshot_id == snapshot.id]
+    own = _own_manifests(table, snapshot)
     return "overwrite" if any(m.may_have_deleted for m in own) else "append"
 
 
@@ -428,36 +456,40 @@ class _Survey:
             return FileCounts(*counted, bytes=None)
         manifest = Manifest.open(self._table.read, one.manifest)
         ranged = bool(self._builders) and side != "deletes"
-        spec = self._table.metadata.specs[one.manifest.spec_id]
-        exists = self._columns_in(manifest) if ranged else ()
+        spec = _spec_of(self._table, manifest)
+        columns = self._columns_in(manifest) if ranged else None
         files = rows = size = 0
         fields = partitions.FILE_FIELDS | (ranges.FILE_FIELDS if ranged else _NOTHING)
         if one.paths is not None:
             fields |= {"file_path"}
-        for entry in manifest.scan(fields, self._wanted):
-            if not one.wants(entry):
-                continue
-            data_file = entry["data_file"]
-            files += 1
-            rows += data_file["record_count"]
-            size += data_file["file_size_in_bytes"]
-            self._partitions.add(spec.id, data_file, side=side)
-            if ranged:
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
+        with readable(one.manifest.path):
+            for entry in manifest.scan(fields, self._wanted):
+                if not one.wants(entry):
+                    continue
+                data_file = entry["data_file"]
+                files += 1
+                rows += data_file["record_count"]
+                size += data_file["file_size_in_bytes"]
+                self._partitions.add(spec.id, data_file, side=side)
+                if columns is not None:
+                    self._add_file(entry, spec, columns)
         return FileCounts(files, rows, size)
 
-    def _columns_in(self, manifest: Manifest) -> tuple[bool, ...]:
-        ids = manifest.field_ids
-        return tuple(ids is None or builder.field.id in ids for builder in self._builders)
+    def _columns_in(self, manifest: Manifest) -> FileColumns:
+        return FileColumns(self._table.metadata, manifest, [builder.field.id for builder in self._builders])
+
+    def _add_file(self, entry: Mapping[str, Any], spec: PartitionSpec, columns: FileColumns) -> None:
+        data_file = entry["data_file"]
+        for builder, column_exists in zip(self._builders, columns.of(entry), strict=True):
+            builder.add_file(data_file, spec=spec, column_exists=column_exists)
 
     def _touch(self, deletes: Sequence[ManifestSlice]) -> None:
         """Rows taken away by new delete files: the ranges of the data files they point at, else unknown."""
         for one in deletes:
-            spec = self._table.metadata.specs[one.manifest.spec_id]
             pointed: set[str] = set()
             blind: list[RangeBuilder] = []
             manifest = Manifest.open(self._table.read, one.manifest)
+            spec = _spec_of(self._table, manifest)
             for entry in manifest.scan(_DELETE_FIELDS, frozenset({_DELETE_FILE_PATH_ID})):
                 if not one.wants(entry):
                     continue
@@ -484,17 +516,27 @@ class _Survey:
             if file.content != DATA or not file.may_have_live or not pointed:
                 continue
             manifest = Manifest.open(self._table.read, file)
-            exists = self._columns_in(manifest)
-            spec: PartitionSpec = self._table.metadata.specs[file.spec_id]
+            columns = self._columns_in(manifest)
+            spec = _spec_of(self._table, manifest)
             for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
                 if entry["status"] == Status.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
-                for builder, column_exists in zip(self._builders, exists, strict=True):
-                    builder.add_file(data_file, spec=spec, column_exists=column_exists)
+                self._add_file(entry, spec, columns)
         return not pointed
+
+
+def _spec_of(table: LoadedTable, manifest: Manifest) -> PartitionSpec:
+    """The spec that a manifest's partition tuples are of. One that does not fit must not be filed under wrong names."""
+    spec = table.metadata.specs.get(manifest.file.spec_id)
+    if spec is None or len(spec.fields) != manifest.partition_width:
+        problem = "which the table has not" if spec is None else "which has another number of fields"
+        raise MetadataUnreadableError(
+            f"is of partition spec {manifest.file.spec_id}, {problem}", where=manifest.file.path
+        )
+    return spec
 
 
 def _pointed_at(delete_file: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,10 +27,23 @@ class Snapshot:
     timestamp_ms: int
     manifest_list: str | None
     summary: Mapping[str, str]
+    schema_id: int | None = None
 
     @property
     def operation(self) -> str | None:
         return self.summary.get("operation")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a history begins here: there is no parent, and none of the files came from one.
+
+        PyIceberg 0.12 takes the parent's id away when it expires the parent; such an orphan still has its parent's files.
+        """
+        try:
+            added = int(self.summary.get("added-data-files", 0))
+            return self.parent_id is None and int(self.summary.get("total-data-files", added)) <= added
+        except ValueError:
+            return self.parent_id is None
 
     @property
     def is_cherry_pick(self) -> bool:
@@ -56,11 +70,18 @@ class TableMetadata:
 
     @classmethod
     def parse(cls, data: bytes, *, location: str) -> TableMetadata:
-        try:
+        with _readable(location):
             text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-            return cls(json.loads(text), location=location)
-        except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
-            raise MetadataUnreadableError(f"is not Iceberg table metadata: {error!r}", where=location) from error
+            return cls.of(json.loads(text), location=location)
+
+    @classmethod
+    def of(cls, raw: dict[str, Any], *, location: str) -> TableMetadata:
+        """From JSON that is read already. What is asked of it later is looked at now, so that it can fail only here."""
+        with _readable(location):
+            found = cls(raw, location=location)
+            for part in (found.snapshots, found.refs, found.schema.fields, found.specs, found.properties):
+                len(part)
+            return found
 
     @property
     def properties(self) -> dict[str, str]:
@@ -77,9 +98,15 @@ class TableMetadata:
                 timestamp_ms=raw["timestamp-ms"],
                 manifest_list=raw.get("manifest-list"),
                 summary=raw.get("summary") or {},
+                schema_id=raw.get("schema-id"),
             )
             for raw in self.raw.get("snapshots") or []
         }
+
+    @cached_property
+    def by_sequence_number(self) -> dict[int, int]:
+        """Sequence number to snapshot id; each commit has its own, but for those of v1, which have none."""
+        return {one.sequence_number: one.id for one in self.snapshots.values() if one.sequence_number}
 
     @cached_property
     def refs(self) -> dict[str, Ref]:
@@ -103,11 +130,27 @@ class TableMetadata:
         return Schema.parse(self.raw["schema"])
 
     @cached_property
+    def schemas(self) -> dict[int, Schema]:
+        """All schemas there ever were, by id."""
+        return {schema.id: schema for schema in map(Schema.parse, self.raw.get("schemas") or [])}
+
+    @cached_property
     def specs(self) -> dict[int, PartitionSpec]:
         raw = self.raw.get("partition-specs")
         if raw:
             return {spec.id: spec for spec in map(PartitionSpec.parse, raw)}
         return {0: PartitionSpec.of(0, self.raw.get("partition-spec") or [])}
+
+
+@contextmanager
+def _readable(location: str) -> Iterator[None]:
+    """JSON can be wrong in as many ways as there are fields: whatever the reading throws is one error."""
+    try:
+        yield
+    except MetadataUnreadableError:
+        raise
+    except Exception as error:
+        raise MetadataUnreadableError(f"is not Iceberg table metadata: {error!r}", where=location) from error
 
 
 def _id(value: int | None) -> int | None:

@@ -8,17 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from icefloe.cli.main import app, load_areas
+from icefloe.cli import definitions
 from icefloe.errors import NotFoundError
 
 SEEDS = Path(__file__).parent.parent / "workflow" / "seeds"
 
 
+app = typer.Typer()
+definitions.register(app)
+
+
 def icefloe(*arguments: str) -> Result:
-    load_areas(arguments)
     return CliRunner().invoke(app, list(arguments))
 
 

@@ -120,6 +120,15 @@ def test_what_is_built_can_be_written_as_yaml_and_read_back() -> None:
     assert load(to_yaml(workflow)).workflow == workflow
 
 
+def test_steps_fan_out_and_join() -> None:
+    flow = Pipeline("fan")
+    start, left, right, end = (flow.noop(name) for name in ("start", "left", "right", "end"))
+    start >> [left, right]
+    [left, right] >> end
+    arrows = [(edge.source, edge.target) for edge in flow.workflow().transitions]
+    assert arrows == [("start", "left"), ("start", "right"), ("left", "end"), ("right", "end")]
+
+
 def test_mistakes_are_told_all_at_once_with_their_python_lines() -> None:
     flow = Pipeline("bad id", odd=[1, "a"])
     flow.spark("a", "select 1", keys=["k"])
@@ -205,3 +214,22 @@ def test_a_python_file_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pyt
     if marker.exists():
         state = Path(f"/proc/{marker.read_text()}/stat")
         assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize("odd", [{"a": {1, 2}}, {"a": object()}, {"a": float("nan")}])
+def test_what_cannot_be_stored_is_refused(odd: dict[str, object]) -> None:
+    flow = Pipeline("odd")
+    flow.http("a", "http://localhost", body=odd)
+    with pytest.raises(DefinitionError, match="cannot be stored"):
+        flow.build()
+
+
+def test_triggers_that_never_fire_are_refused_where_they_are_written() -> None:
+    for wrong in (
+        lambda: cron("nonsense"),
+        lambda: cron("@daily", "Mars/Olympus"),
+        lambda: every(0),
+        lambda: every("soon"),
+    ):
+        with pytest.raises(ValueError):
+            wrong()

@@ -159,3 +159,11 @@ def test_another_order_of_steps_is_a_difference() -> None:
     one = packed("Workflow: {id: w, jobs: [{job: {id: a, type: NoOp}}, {job: {id: b, type: NoOp}}]}")
     other = packed("Workflow: {id: w, jobs: [{job: {id: b, type: NoOp}}, {job: {id: a, type: NoOp}}]}")
     assert [change.path for change in diff(one.version, other.version).changes] == ["steps (order)"]
+
+
+@pytest.mark.parametrize("script", ["${dir}/clean.sql", "$FILE{${part}.sql}", "$S3{bucket/${day}}"])
+def test_a_file_whose_name_depends_on_a_parameter_is_refused(script: str) -> None:
+    text = f"Workflow: {{id: w, dir: d, part: n, day: x, jobs: [{{job: {{id: a, type: Spark, spark: {{script: '{script}'}}}}}}]}}"
+    with pytest.raises(DefinitionError) as caught:
+        load(text)
+    assert [problem.code for problem in caught.value.problems] == ["file.dynamic"]

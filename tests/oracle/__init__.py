@@ -1,0 +1,1 @@
+"""Random table histories on real Spark, compared with brute force."""
