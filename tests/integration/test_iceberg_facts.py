@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from tests.spark_server import Project
 
 from icefloe.config import Config
+from tests.spark_server import Project
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

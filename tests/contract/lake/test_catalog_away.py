@@ -27,7 +27,7 @@ def behind_a_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tu
     """A catalog that is reached through a door."""
     if request.param == "postgres":
         server: Postgres = request.getfixturevalue("postgres")
-        url = server.new_database()
+        url = server.new_database().replace("+psycopg:", ":")
         with door("127.0.0.1", server.port) as opened:
             shown = url.replace(f":{server.port}/", f":{opened.port}/").replace("postgres@", "postgres:s3cret@")
             data = {"catalog": {"type": "sql", "uri": f"{shown}?connect_timeout=2"}}
@@ -107,7 +107,7 @@ def test_a_restarted_database_is_found_again_by_a_lake_that_was_open(behind_a_do
 
 
 def test_rights_that_are_missing_are_a_refusal_and_not_an_absence(postgres: Postgres, tmp_path: Path) -> None:
-    url = postgres.new_database()
+    url = postgres.new_database().replace("+psycopg:", ":")
     owner = Lake.open(configuration.from_dict({"catalog": {"uri": url}}, root=tmp_path))
     playback = Playback(owner, ("db", "t"))
     playback.append(*rows(1))
