@@ -29,7 +29,8 @@ from pyiceberg.io import FileIO
 from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
 from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier, parse_identifier
-from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
+from icefloe.lake.changes import ChangeSet
+from icefloe.lake.content import ManifestSlice, manifests_of
 from icefloe.lake.errors import (
     MetadataMissingError,
     MetadataUnreadableError,
