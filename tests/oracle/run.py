@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
 
 from icefloe.spark.session import connect
-from tests.oracle.check import Tally
+from tests.oracle.tally import Tally
 from tests.oracle.walk import STEPS, FailedHistoryError, Place, play
 from tests.spark_server import shared_project
 
@@ -28,6 +29,8 @@ def main() -> int:
     parser.add_argument("--failures", type=Path, default=None, help="a folder for the full text of each failure")
     asked = parser.parse_args()
     first = asked.seed if asked.seed is not None else int(time.time()) % 1_000_000_000
+    # Ended from outside, the server must end too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
     tally, failed, began = Tally(), [], time.monotonic()
     with shared_project() as config:
         spark = connect(config)
@@ -35,7 +38,7 @@ def main() -> int:
         for seed in range(first, first + asked.histories):
             started = time.monotonic()
             try:
-                play(place, seed, tally, steps=asked.steps)
+                exercised = play(place, seed, tally, steps=asked.steps)
             except FailedHistoryError as error:
                 failed.append(seed)
                 print(error if asked.failures is None else str(error).splitlines()[0], flush=True)
@@ -44,7 +47,10 @@ def main() -> int:
                     (asked.failures / f"{seed}.txt").write_text(str(error), encoding="utf-8")
             else:
                 done = seed - first + 1
-                print(f"{done}/{asked.histories} history {seed}: {time.monotonic() - started:.1f} s", flush=True)
+                print(
+                    f"{done}/{asked.histories} history {seed}: {time.monotonic() - started:.1f} s, {', '.join(sorted(exercised))}",
+                    flush=True,
+                )
         spark.stop()
     seconds = round(time.monotonic() - began, 1)
     summary = {**vars(tally), "first_seed": first, "failed_seeds": failed, "seconds": seconds}

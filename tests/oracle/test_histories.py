@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from icefloe.config import Config
-from tests.oracle.check import Tally
+from tests.oracle.tally import Tally
 from tests.oracle.walk import Place, play
 
 if TYPE_CHECKING:

@@ -13,10 +13,19 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from tests.histories import generator
 from tests.histories.history import History
-from tests.oracle.check import Checker, Tally
+from tests.oracle.check import Checker
+from tests.oracle.tally import Tally
 
 NAMESPACE = "oracle"
 STEPS = 12
+
+# A handful of rows and hundreds of different statements: compiling code and shuffling into 200 parts would be most of it.
+TINY = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True)
@@ -29,8 +38,8 @@ class Place:
 
     @classmethod
     def on(cls, spark: Any, config: Config) -> Place:
-        # A handful of rows: Spark's 200 shuffle partitions would be most of a history's time.
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        for key, value in TINY.items():
+            spark.conf.set(key, value)
         return cls(spark, load_catalog(config.catalog.name, **config.catalog.pyiceberg_properties()), config)
 
     @property
@@ -53,8 +62,8 @@ class FailedHistoryError(AssertionError):
         super().__init__("\n".join(lines))
 
 
-def play(place: Place, seed: int, tally: Tally, *, steps: int = STEPS) -> None:
-    """Play one history. The table is dropped at the end."""
+def play(place: Place, seed: int, tally: Tally, *, steps: int = STEPS) -> set[str]:
+    """Play one history; returns which operations it had. The table is dropped at the end."""
     place.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     history = None
     try:
@@ -74,3 +83,4 @@ def play(place: Place, seed: int, tally: Tally, *, steps: int = STEPS) -> None:
     tally.operations += history.done
     tally.refused += history.refused
     place.spark.sql(f"DROP TABLE {history.name} PURGE")
+    return set(history.done)

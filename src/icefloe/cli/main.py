@@ -50,8 +50,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "lake": ("changes", "change-tables"),
     "definitions": ("validate", "graph", "convert", "schema"),
-    "workflows": ("push", "workflows", "unblock"),
+    "workflows": ("push", "diff", "workflows", "unblock"),
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "spark": ("sql", "spark", "spark-conf"),
 }

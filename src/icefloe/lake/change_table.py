@@ -28,16 +28,19 @@ from pyiceberg.io import FileIO
 
 from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
-from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier
-from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
+from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier, parse_identifier
+from icefloe.lake.changes import ChangeSet
+from icefloe.lake.content import ManifestSlice, manifests_of
 from icefloe.lake.errors import (
     MetadataMissingError,
+    MetadataUnreadableError,
     NameTakenError,
     NotAChangeTableError,
     TableNotFoundError,
     UnsupportedTableError,
 )
 from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, filtered, write_list
+from icefloe.lake.metadata import TableMetadata
 
 MARK = "icefloe.change-table"
 """The property that tells a change table from any other table."""
@@ -154,7 +157,9 @@ class ChangeTables:
     def clean(self, *, older_than_seconds: float, now: float | None = None) -> tuple[str, ...]:
         """Delete the folders of captures that died before they registered. Returns their names.
 
-        A folder carries the time it was begun in its name; younger ones may belong to a capture that is running.
+        A folder carries the time it was begun in its name; younger ones may belong to a capture that is running. A table
+        that is registered stays, also in a namespace that was configured before. Another *catalog's* change tables cannot be
+        told from leftovers: each catalog needs a location of its own.
         """
         now = time.time() if now is None else now
         registered = {storage.normal(one.location) for one in self.list()}
@@ -163,11 +168,25 @@ class ChangeTables:
         for folder in storage.folders(io, self.location):
             begun = begun_at(folder)
             full = f"{self.location}/{folder}"
-            if begun is None or now - begun < older_than_seconds or storage.normal(full) in registered:
+            if begun is None or now - begun < older_than_seconds:
+                continue
+            if storage.normal(full) in registered or self._is_registered_elsewhere(io, full):
                 continue
             storage.delete_folder(io, full)
             removed.append(folder)
         return tuple(removed)
+
+    def _is_registered_elsewhere(self, io: FileIO, folder: str) -> bool:
+        """Whether the name that a folder's table was given still leads to that folder."""
+        for file in storage.files(io, folder):
+            if not file.endswith(".metadata.json"):
+                continue
+            with suppress(MetadataUnreadableError, MetadataMissingError, TableNotFoundError, UsageError):
+                name = TableMetadata.parse(storage.read(io, file), location=file).properties.get("icefloe.name", "")
+                identifier = parse_identifier(name, catalog=self._tables.name)
+                if storage.normal(self._tables.load(identifier).metadata.location) == storage.normal(folder):
+                    return True
+        return False
 
     def _write(
         self, io: FileIO, folder: str, table: LoadedTable, changes: ChangeSet, identifier: Identifier, content: Content
@@ -278,6 +297,7 @@ def _metadata(
     properties |= {
         "gc.enabled": "false",
         MARK: "true",
+        "icefloe.name": built.name,
         "icefloe.source": built.source,
         "icefloe.source-uuid": table.metadata.uuid,
         "icefloe.content": content,

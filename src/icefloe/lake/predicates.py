@@ -1,8 +1,8 @@
 """Ready SQL predicates: ranges and partitions as typed Spark literals.
 
 A predicate is a superset: it may let other rows through, and never loses one of the change set's. ``TRUE`` says nothing is
-known, ``FALSE`` that nothing changed. Literals carry the column's type, since a plain TIMESTAMP literal against a column
-without zone prunes no file (Spark 4.1, Iceberg 1.12).
+known, ``FALSE`` that nothing changed. Literals carry the column's type, and moments their zone, so that they prune files
+and mean the same whatever the session's time zone is.
 """
 
 from __future__ import annotations

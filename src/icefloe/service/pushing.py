@@ -1,35 +1,42 @@
-"""From a file on disk to pushed versions, with everything they refer to."""
+"""From a file on disk to a pushed version, with everything it refers to."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from icefloe.config import Config
+from icefloe.errors import NotFoundError
 from icefloe.service.client import Client
 from icefloe.service.definitions import LocalFiles, load_file
 from icefloe.service.views import Pushed
 from icefloe.steps.registry import installed
+from icefloe.workflow.diff import Diff, diff
 from icefloe.workflow.files import FileProblem
-from icefloe.workflow.versions import pack
+from icefloe.workflow.loading import Loaded
+from icefloe.workflow.versions import Packed, WorkflowVersion, pack
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
-    """Reads a definition's files: ``file:`` from its folder, ``s3:`` with the catalog's access to object storage."""
+    """Reads a definition's files: ``file:`` relative to its folder, ``s3:`` with the catalog's access to object storage."""
 
     folder: Path
     config: Config
 
     def read(self, key: str) -> bytes:
         kind, _, path = key.partition(":")
-        return LocalFiles(self.folder).read(key) if kind == "file" else self._from_storage(f"s3://{path}")
+        if kind == "file":
+            return LocalFiles(self.folder).read(key)
+        return self._from_storage(f"s3://{path}")
 
     def _from_storage(self, address: str) -> bytes:
         from pyiceberg.io import load_file_io
 
+        io = load_file_io(self.config.catalog.pyiceberg_properties(), address)
         try:
-            io = load_file_io(self.config.catalog.pyiceberg_properties(), address)
             with io.new_input(address).open() as stream:
                 return bytes(stream.read())
         except Exception as error:
@@ -37,15 +44,48 @@ class DiskFiles:
             raise FileProblem(f"{address} cannot be read: {error}", hint=hint) from error
 
 
-def push_file(client: Client, file: Path) -> list[Pushed]:
-    """Load the workflows of a YAML or Python file with everything they refer to, and store them."""
-    types = installed().types()
-    reader = DiskFiles(file.resolve().parent, client.config)
-    packed = [(loaded, pack(loaded, reader, types)) for loaded in load_file(file, types)]
-    source = file.read_bytes().decode("utf-8", "replace")
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A workflow of a file with everything it refers to."""
+
+    loaded: Loaded
+    packed: Packed
+    source: str
+    source_name: str
+
+
+def push_files(client: Client, files: Sequence[Path]) -> list[Pushed]:
+    """Store every workflow in the files, YAML or Python. All are read and checked before the first is stored."""
+    ready = [each for file in files for each in _ready(client, file)]
     return [
         client.workflows.push(
-            version, source=source, source_name=file.name, warnings=tuple(str(problem) for problem in loaded.warnings)
+            each.packed,
+            source=each.source,
+            source_name=each.source_name,
+            warnings=tuple(str(problem) for problem in each.loaded.warnings),
         )
-        for loaded, version in packed
+        for each in ready
     ]
+
+
+def diff_file(client: Client, file: Path) -> dict[str, Diff | None]:
+    """What pushing a file would change, by workflow; None for one that has never been pushed."""
+    found: dict[str, Diff | None] = {}
+    for each in _ready(client, file):
+        workflow_id = each.loaded.workflow.id
+        try:
+            number = client.workflows.latest(workflow_id).version
+        except NotFoundError:
+            found[workflow_id] = None
+            continue
+        pushed = WorkflowVersion.from_dict(json.loads(client.workflows.version(workflow_id, number).definition))
+        found[workflow_id] = diff(pushed, each.packed.version, installed().types())
+    return found
+
+
+def _ready(client: Client, file: Path) -> list[_Ready]:
+    types = installed().types()
+    reader = DiskFiles(file.resolve().parent, client.config)
+    workflows = load_file(file, types)
+    source = file.read_text(encoding="utf-8-sig")
+    return [_Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]

@@ -9,6 +9,7 @@ import pytest
 
 from icefloe.capture import release
 from icefloe.errors import IcefloeError
+from icefloe.service.consumers import Consumers
 from tests.contract.capture.conftest import Bench
 from tests.projects import wait_until
 
@@ -282,3 +283,28 @@ def test_an_unknown_range_column_is_named_with_what_was_meant(events: Bench) -> 
     assert "day" in (cause.get("hint") or "")
     with pytest.raises(IcefloeError):
         events.lake.changes("db.events", columns=["dai"])
+
+
+def test_a_consumers_lag_counts_what_it_has_not_seen(events: Bench) -> None:
+    workflow = events.project.push(copy())
+    head = events.checkpoint(CONSUMER)
+    events.project.execute(workflow)
+    looking = Consumers(events.project.client.database, events.lake)
+    (standing,) = looking.listing()
+    assert (standing.consumer, standing.table, standing.version) == (CONSUMER, "db.events", 1)
+    assert (standing.lag_snapshots, standing.lag_rows) == (0, 0)
+    assert head is None and standing.snapshot_id == events.checkpoint(CONSUMER).snapshot_id  # type: ignore[union-attr]
+    events.append("db.events", 5, 6)
+    events.append("db.events", 7)
+    (standing,) = looking.listing()
+    assert (standing.lag_snapshots, standing.lag_rows) == (2, 3)
+
+
+def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
+    events.project.execute(events.project.push(copy()))
+    events.catalog.drop_table("db.events")
+    events.create("db.events")
+    events.append("db.events", 1)
+    (standing,) = Consumers(events.project.client.database, events.lake).listing()
+    assert standing.lag_snapshots is None
+    assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")

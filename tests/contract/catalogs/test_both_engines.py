@@ -112,7 +112,7 @@ def test_a_view_made_by_spark_does_not_trouble_pyiceberg(engines: Engines) -> No
 
 
 def test_java_waits_for_a_busy_sqlite_instead_of_failing(tmp_path: Path, project_config: Config) -> None:
-    """The settings in the JDBC address are in force: without them the write fails at once with SQLITE_BUSY."""
+    """The busy timeout in the JDBC address is in force: the driver's own is 3 s, and the wait here is longer."""
     config = configuration.load(project.init(tmp_path), env={})
     database = tmp_path / ".icefloe" / "catalog.db"
     spark = session_for(project_config, config)

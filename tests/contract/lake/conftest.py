@@ -38,7 +38,7 @@ def lake_config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conf
         yield embedded(tmp_path)
     elif request.param == "postgres":
         server: Postgres = request.getfixturevalue("postgres")
-        url = server.new_database()
+        url = server.new_database().replace("+psycopg:", ":")
         yield configuration.from_dict({"catalog": {"type": "sql", "uri": url}}, root=tmp_path)
         server.drop(url)
     else:
