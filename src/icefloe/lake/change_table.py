@@ -30,7 +30,13 @@ from icefloe.errors import ConfigError, IcefloeError
 from icefloe.lake import storage
 from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier
 from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
-from icefloe.lake.errors import MetadataMissingError, NameTakenError, NotAChangeTableError, UnsupportedTableError
+from icefloe.lake.errors import (
+    MetadataMissingError,
+    NameTakenError,
+    NotAChangeTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, filtered, write_list
 
 MARK = "icefloe.change-table"
@@ -121,7 +127,8 @@ class ChangeTables:
         """All registered change tables, oldest first."""
         found = []
         for identifier in self._tables.names_in(self.namespace):
-            with suppress(MetadataMissingError):
+            # Another process may drop one while this one lists them.
+            with suppress(MetadataMissingError, TableNotFoundError):
                 one = _described(self._tables.load(identifier))
                 if one is not None:
                     found.append(one)
@@ -145,10 +152,12 @@ class ChangeTables:
         A folder carries the time it was begun in its name; younger ones may belong to a capture that is running.
         """
         now = time.time() if now is None else now
-        registered = {storage.normal(one.location) for one in self.list()}
         io = self._tables.file_io(self.location)
+        # Folders first: one that is registered meanwhile is then seen to be.
+        folders = storage.folders(io, self.location)
+        registered = {storage.normal(one.location) for one in self.list()}
         removed = []
-        for folder in storage.folders(io, self.location):
+        for folder in folders:
             begun = begun_at(folder)
             full = f"{self.location}/{folder}"
             if begun is None or now - begun < older_than_seconds or storage.normal(full) in registered:
