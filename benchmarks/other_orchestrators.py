@@ -103,7 +103,10 @@ def main() -> None:
             __import__(name)
         except ImportError:
             continue
-        found |= measure(options.chain, options.fan)
+        try:
+            found |= measure(options.chain, options.fan)
+        except Exception as error:
+            print(f"{name} could not be measured: {error}")
     print(json.dumps({key: round(value, 2) for key, value in found.items()}))
 
 
