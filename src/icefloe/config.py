@@ -102,7 +102,8 @@ class Catalog(_Section):
             out["warehouse"] = self.warehouse
         if self.type == "sql":
             # v1: the form that Java is told to use too; a catalog that an older engine made is brought to it.
-            out = {"init_catalog_tables": "true", "schema_version": "v1", **out}
+            # A connection that died with a restarted server is replaced, not reported.
+            out = {"init_catalog_tables": "true", "schema_version": "v1", "pool_pre_ping": "true", **out}
         return {
             key: expand_url(value) if key == "uri" else expand(value)
             for key, value in {**out, **self.pyiceberg}.items()
@@ -363,7 +364,10 @@ def _sqlalchemy_url(uri: str) -> str:
         return f"{uri}?timeout={BUSY_SECONDS}"
     for scheme in ("postgresql://", "postgres://"):
         if uri.startswith(scheme):
-            return "postgresql+psycopg2://" + uri.removeprefix(scheme)
+            uri = "postgresql+psycopg2://" + uri.removeprefix(scheme)
+    if uri.startswith("postgresql") and "connect_timeout=" not in uri:
+        # libpq waits for ever for a host that takes the connection and says nothing.
+        uri += ("&" if "?" in uri else "?") + "connect_timeout=10"
     return uri
 
 

@@ -13,7 +13,7 @@ from tests.chaos import pipeline
 from tests.chaos.victims import end, start_worker, step_processes, worker_process
 from tests.projects import Project, wait_until
 
-# Point -> at which of its passings the process is killed.
+# Point -> at which of its passings the process is killed; all but the first of them only in the long runs.
 SCHEDULE = {
     "conductor.before_commit": (2, 9),
     "conductor.after_commit": (1, 7, 16),
@@ -45,7 +45,14 @@ def test_every_fault_point_has_a_schedule() -> None:
     assert engine_points == set(SCHEDULE) | set(AFTER_A_DEATH)
 
 
-@pytest.mark.parametrize(("point", "passing"), [(p, n) for p, ns in SCHEDULE.items() for n in ns])
+@pytest.mark.parametrize(
+    ("point", "passing"),
+    [
+        pytest.param(point, passing, marks=() if passing == passings[0] else pytest.mark.long)
+        for point, passings in SCHEDULE.items()
+        for passing in passings
+    ],
+)
 def test_a_kill_at_a_point_changes_nothing_in_the_end(
     project: Project, tmp_path: Path, point: str, passing: int
 ) -> None:

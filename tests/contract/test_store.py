@@ -105,3 +105,10 @@ def test_a_damaged_state_file_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StateUnusableError, match="damaged") as found:
         migrations.check(database)
     assert "backup" in (found.value.hint or "")
+
+
+def test_a_state_file_that_is_gone_is_not_made_again_silently(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    with pytest.raises(StateUnusableError, match="cannot be opened"):
+        migrations.current(database)
+    assert not (tmp_path / "state.db").exists()

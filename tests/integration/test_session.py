@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.spark_server import Project
-
 from icefloe.spark.session import connect
+from tests.spark_server import Project
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

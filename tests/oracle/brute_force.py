@@ -116,7 +116,9 @@ class BruteForce:
         """The commits in (since, until], oldest first; ``None`` if the metadata cannot show that chain any more."""
         chain = self.history.chain(until)
         if since not in chain:
-            return None
+            # An expired start is still named by its child, and then nothing after it is lost.
+            named = bool(chain) and self.history.commits[chain[-1]].parent == since
+            return [self.history.commits[s] for s in reversed(chain)] if named else None
         return [self.history.commits[s] for s in reversed(chain[: chain.index(since)])]
 
 

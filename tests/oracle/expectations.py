@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from icefloe.lake.errors import (
     HistoryExpiredError,
+    HistoryLostError,
     HistoryRolledBackError,
     SnapshotNotFoundError,
     SnapshotOrderError,
     TableReplacedError,
 )
+from icefloe.lake.history import Checkpoint
 from tests.oracle.brute_force import BruteForce
 
 Answers = frozenset[type[Exception]]
 
 
-def lost(truth: BruteForce, since: int, until: int, *, until_given: bool, known: bool) -> Answers:
-    """The errors that would be right. ``known`` says that the request carried a checkpoint's uuid and sequence number.
+def lost(truth: BruteForce, since: int, until: int, *, until_given: bool, checkpoint: Checkpoint | None) -> Answers:
+    """The errors that would be right. ``checkpoint`` is what the request carried beside the snapshot's id, if anything.
 
     The shadow remembers snapshots that are expired, so it knows what really happened. The lake may only say what the
     metadata still shows; where that is not enough to tell the reasons apart, each reason that fits is right.
@@ -42,8 +44,10 @@ def lost(truth: BruteForce, since: int, until: int, *, until_given: bool, known:
             answers.add(HistoryExpiredError)
         if until_is_older(truth, since, until):
             answers.add(HistoryRolledBackError)  # main was pointed back at a snapshot from before the replacement
-    if not held and not known and complete:
+    if not held and complete and checkpoint is None:
         answers = {SnapshotNotFoundError}
+    elif not held and complete and checkpoint is not None and not checkpoint.sequence_number:
+        answers = {HistoryLostError}  # v1 has no numbers: rolled back and replaced look alike
     return frozenset(answers)
 
 

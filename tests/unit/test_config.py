@@ -59,7 +59,10 @@ def test_postgresql_gets_its_driver_on_one_side_and_its_login_apart_on_the_other
         """
     )
     python, java = loaded.catalog.pyiceberg_properties(), spark_catalog(loaded)
-    assert python["uri"] == "postgresql+psycopg2://jo:p%40ss%2Fw%3Ard%25@db.example:6543/lake?sslmode=require"
+    assert (
+        python["uri"]
+        == "postgresql+psycopg2://jo:p%40ss%2Fw%3Ard%25@db.example:6543/lake?sslmode=require&connect_timeout=10"
+    )
     assert java["uri"] == "jdbc:postgresql://db.example:6543/lake?sslmode=require"
     assert (java["jdbc.user"], java["jdbc.password"]) == ("jo", "p@ss/w:rd%")
     assert python["warehouse"] == java["warehouse"] == "s3://bucket/prefix"
@@ -71,7 +74,7 @@ def test_an_address_may_come_from_the_environment_as_a_whole(monkeypatch: pytest
     monkeypatch.setenv("CATALOG_URL", "postgresql://jo:a%40b@db/lake")
     loaded = configured('[catalog]\nuri = "$ENV{CATALOG_URL}"\nwarehouse = "wh"')
     assert loaded.catalog.needs_postgres
-    assert loaded.catalog.pyiceberg_properties()["uri"] == "postgresql+psycopg2://jo:a%40b@db/lake"
+    assert loaded.catalog.pyiceberg_properties()["uri"] == "postgresql+psycopg2://jo:a%40b@db/lake?connect_timeout=10"
     assert spark_catalog(loaded)["jdbc.password"] == "a@b"
 
 

@@ -28,6 +28,8 @@ class Wish:
     keep_seconds: float
     change_tables: bool
     """False for ``capture_mode: RANGE``, which publishes ranges only."""
+    skip_empty: bool
+    """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
 
     def columns_of(self, table: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))

@@ -17,7 +17,7 @@ from icefloe.capture import building, planning
 from icefloe.capture.building import Wish
 from icefloe.capture.errors import CaptureLostError
 from icefloe.capture.planning import Bounds
-from icefloe.capture.sources import Source
+from icefloe.capture.sources import Source, found_in
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.store import captures
@@ -54,6 +54,10 @@ class Taken:
 
     capture: CaptureRecord
     adopted: bool
+
+    @property
+    def has_changes(self) -> bool:
+        return any(source.has_changes for source in self.sources)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -150,6 +154,14 @@ class Capturing:
         request = self._request
         planned = [Source.from_json(one) for one in record.sources]
         found = [building.find(self._lake, source, request.wish) for source in planned]
+        if request.wish.skip_empty and not any(changes.has_changes for changes in found):
+            bare = [
+                replace(source, change_table=None, found=found_in(one))
+                for source, one in zip(planned, found, strict=True)
+            ]
+            return Taken(
+                self._move(record, state="built", sources=[one.to_json() for one in bare], built_at=time.time()), False
+            )
         pinned = [
             building.pin(
                 self._lake, source, changes, request.wish, consumer=record.consumer, capture_id=record.id, log=self._log

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icefloe import config
-from icefloe.cli.lateness import Lateness, lateness_of
+from icefloe.cli.lateness import Lateness, lateness_of, moment_of
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
 from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
@@ -165,7 +165,7 @@ def _bars(partitions: Sequence[PartitionChange], late: Lateness | None) -> Table
         table.add_column("late by", justify="right")
     for one in shown:
         cells: list[Text | str] = [
-            Text(" ".join(f"{name}={to_json(value)}" for name, value in one.values.items())),
+            Text(" ".join(f"{name}={_partition_value(one, name)}" for name in one.values)),
             f"{one.rows:,}",
             Text("█" * max(round(one.rows / most * BAR_WIDTH), 1 if one.rows else 0), style="cyan"),
             f"{one.files:,}",
@@ -176,6 +176,13 @@ def _bars(partitions: Sequence[PartitionChange], late: Lateness | None) -> Table
     if len(shown) < len(partitions):
         table.add_row(Text(f"… and {len(partitions) - len(shown):,} smaller ones", style="dim"))
     return table
+
+
+def _partition_value(change: PartitionChange, name: str) -> object:
+    """Hours, months and years as people write them, not as Iceberg counts them."""
+    shape = {"hour": "%Y-%m-%dT%H", "month": "%Y-%m", "year": "%Y"}.get(change.transforms.get(name, ""))
+    moment = moment_of(change, name) if shape else None
+    return f"{moment:{shape}}" if moment else to_json(change.values[name])
 
 
 def _change_tables(found: Sequence[ChangeTable]) -> Table:

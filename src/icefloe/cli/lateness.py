@@ -20,7 +20,7 @@ class Lateness:
     most: timedelta
 
     def of(self, change: PartitionChange) -> str:
-        moment = _moment(change.values.get(self.field))
+        moment = moment_of(change, self.field)
         return "" if moment is None or moment == self.newest else _span(self.newest - moment)
 
     def sentence(self) -> str:
@@ -34,7 +34,7 @@ def lateness_of(partitions: Sequence[PartitionChange]) -> Lateness | None:
     """``None`` where no partition field is a time, or all rows are in one partition."""
     added = [change for change in partitions if change.rows]
     for field in added[0].values if added else ():
-        moments = [_moment(change.values.get(field)) for change in added]
+        moments = [moment_of(change, field) for change in added]
         known = [moment for moment in moments if moment is not None]
         if len(known) < 2:
             continue
@@ -44,11 +44,24 @@ def lateness_of(partitions: Sequence[PartitionChange]) -> Lateness | None:
     return None
 
 
-def _moment(value: object) -> datetime | None:
+def moment_of(change: PartitionChange, field: str) -> datetime | None:
+    """When a partition begins. Hours, months and years are numbers counted from 1970."""
+    value, transform = change.values.get(field), change.transforms.get(field)
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    try:
+        if transform == "hour":
+            return datetime(1970, 1, 1) + timedelta(hours=value)
+        if transform == "month":
+            return datetime(1970 + value // 12, value % 12 + 1, 1)
+        if transform == "year":
+            return datetime(1970 + value, 1, 1)
+    except (OverflowError, ValueError):
+        return None
     return None
 
 

@@ -50,12 +50,16 @@ AREAS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "lake": ("changes", "change-tables"),
     "definitions": ("validate", "graph", "convert", "schema"),
-    "workflows": ("push", "workflows", "unblock"),
+    "workflows": ("push", "diff", "workflows", "unblock"),
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "spark": ("sql", "spark", "spark-conf"),
 }
 """Which module of this package has which commands. A test holds it to what the modules register."""
+
+
+_loaded: set[str] = set()
 
 
 def load_areas(words: Sequence[str]) -> None:
@@ -65,7 +69,9 @@ def load_areas(words: Sequence[str]) -> None:
     """
     owner = next((area for word in words for area, commands in AREAS.items() if word in commands), None)
     for area in AREAS if owner is None else (owner,):
-        importlib.import_module(f"icefloe.cli.{area}").register(app)
+        if area not in _loaded:
+            importlib.import_module(f"icefloe.cli.{area}").register(app)
+            _loaded.add(area)
 
 
 def main() -> None:

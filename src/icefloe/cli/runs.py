@@ -17,7 +17,9 @@ from icefloe.cli.progress import Progress
 from icefloe.errors import UsageError
 from icefloe.service.client import Client
 from icefloe.service.views import RunView, StepView
+from icefloe.workflow.default_params import DEFAULTS
 
+_EVERY_RUN_HAS = frozenset(param.name for param in DEFAULTS)
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "TIMED_OUT": 1, "STOPPED": 4}
 
 RunArgument = Annotated[str, typer.Argument(help="The run, as `icefloe runs` prints it.")]
@@ -115,8 +117,10 @@ def show(
         title.append(_coloured(view.status + (f" ({view.request})" if view.request else "")))
         title.append(f"  version {view.version}, {ago(view.created_at)}, {_took(view)}")
         console.print(title)
-        if view.params:
-            console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(view.params.items()))))
+        given = view.initiator.get("given", {})
+        params = {name: value for name, value in view.params.items() if name in given or name not in _EVERY_RUN_HAS}
+        if params:
+            console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(params.items()))))
         console.print(steps_table(view.steps))
         if events:
             for event in view.events:

@@ -1,4 +1,4 @@
-"""``push``, ``workflows``, ``unblock``."""
+"""``push``, ``diff``, ``workflows``, ``unblock``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from icefloe.cli.moments import ago
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.service.client import Client
-from icefloe.service.pushing import push_file
+from icefloe.service.pushing import diff_file, push_files
 
 
 def register(app: typer.Typer) -> None:
     app.command()(push)
+    app.command()(diff)
     app.command()(workflows)
     app.command()(unblock)
 
@@ -26,7 +28,7 @@ def push(
 ) -> None:
     """Store definitions as new versions. An unchanged one makes no new version."""
     with Client() as client:
-        pushed = [push_file(client, file) for file in files]
+        pushed = push_files(client, files)
     if output is Output.json:
         print_json([item.to_dict() for item in pushed])
         return
@@ -36,6 +38,30 @@ def push(
         state = f"version {item.version}" if item.created else f"unchanged, version {item.version}"
         console.print(f"{item.workflow_id}: {state}")
         note(f"  run it: icefloe run {item.workflow_id} --wait")
+
+
+def diff(
+    file: Annotated[Path, typer.Argument(help="A workflow definition: YAML, or a Python file with the builder.")],
+    output: OutputOption = Output.text,
+) -> None:
+    """Show what pushing a definition would change."""
+    with Client() as client:
+        found = diff_file(client, file)
+    if output is Output.json:
+        print_json(
+            [
+                {"workflow": name, "pushed": item is not None, **(item.to_dict() if item else {})}
+                for name, item in found.items()
+            ]
+        )
+        return
+    for name, item in found.items():
+        if item is None:
+            note(f"{name} has not been pushed yet: icefloe push {file}")
+        elif item:
+            console.print(Text(item.text))
+        else:
+            note(f"{name} is as it was pushed")
 
 
 def workflows(output: OutputOption = Output.text) -> None:

@@ -44,7 +44,7 @@ from icefloe.engine.events import (
     ToChildren,
 )
 from icefloe.engine.graph import Graph
-from icefloe.engine.states import READY, RUN_MOVES, STEP_MOVES, WAITING, RunStatus, StepStatus
+from icefloe.engine.states import ACTIVE, PENDING, READY, RUN_MOVES, STEP_MOVES, RunStatus, StepStatus
 from icefloe.steps.contract import Cause, Kind, Outcome
 from icefloe.workflow.model import FailureMode
 from icefloe.workflow.values import TypedValue
@@ -171,7 +171,7 @@ class _Turn:
         self.run = replace(self.run, request=request, cause=cause)
         ended_as = StepStatus.TIMED_OUT if request is Request.TIME_OUT else StepStatus.STOPPED
         for step in list(self.steps.values()):
-            if step.status in WAITING - {StepStatus.CREATED}:
+            if step.status in PENDING:
                 self._move(replace(step, owner=None, cause=cause), ended_as, cause.message)
             elif step.status.active:
                 self._cancel(step, Request.STOP, to_children)
@@ -191,7 +191,7 @@ class _Turn:
                 elif step.owner is not None:
                     self.effects.append(Cancel(step.id, step.owner, lost=True))
                 self._attempt_over(step, StepStatus.STOPPED, cause)
-            if step.status.active or step.status in WAITING - {StepStatus.CREATED}:
+            if step.status.active or step.status in PENDING:
                 # A higher generation fences the owner: whatever it still reports does not count.
                 fenced = replace(step, owner=None, request=None, generation=step.generation + 1, cause=cause)
                 self._move(fenced, StepStatus.STOPPED, cause.message)
@@ -263,12 +263,14 @@ class _Turn:
         """End the run when nothing is under way and nothing can become so."""
         if self.run.status is not RunStatus.IN_PROGRESS:
             return
-        statuses = [step.status for step in self.steps.values()]
-        if any(status.active for status in statuses):
-            return
+        pending = False
+        for step in self.steps.values():
+            if step.status in ACTIVE:
+                return
+            pending = pending or step.status in PENDING
         if self.run.request is not None:
             self._run_ends(_ENDS_AS[self.run.request], self.run.cause)
-        elif not any(status in WAITING - {StepStatus.CREATED} for status in statuses):
+        elif not pending:
             failed = [step for step in self.steps.values() if step.status.failed]
             if failed:
                 names = ", ".join(step.id for step in failed[:5]) + (" …" if len(failed) > 5 else "")
@@ -375,6 +377,8 @@ class _Turn:
             self._complete(step, StepStatus.SKIPPED, "skipped while it ran")
         elif outcome.kind is Kind.SUCCEEDED:
             self._attempt_over(step, StepStatus.SUCCEEDED, None)
+            if outcome.skips_rest is not None:
+                self._skip_behind(step.id, outcome.skips_rest)
             self._complete(replace(step, outputs=dict(outcome.outputs)), StepStatus.SUCCEEDED, None)
         elif self.run.request is not None and outcome.kind is not Kind.FATAL:
             # Told to end, it ended: however that looked like. Not ignored, not tried again.
@@ -474,6 +478,12 @@ class _Turn:
             self._restart(Restart(by))
             step = self.steps[step_id]
         self._complete(replace(step, cause=Cause(f"skipped by {by}")), StepStatus.SKIPPED, f"skipped by {by}")
+
+    def _skip_behind(self, step_id: str, reason: str) -> None:
+        """All that can run only after this step, and has not begun."""
+        for behind in sorted(self.graph.descendants([step_id]), key=self.graph.positions.__getitem__):
+            if self.steps[behind].status is StepStatus.CREATED:
+                self._move(replace(self.steps[behind], cause=Cause(reason)), StepStatus.SKIPPED, reason)
 
     # -- steps that start runs -----------------------------------------------------------------------------------------------
 

@@ -145,7 +145,8 @@ def read_result(folder: Path) -> ProcessResult | None:
     """The result that a supervisor wrote, if it came so far."""
     try:
         data = json.loads((folder / supervisor.RESULT_FILE).read_text())
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, json.JSONDecodeError):
+        # Missing; or cut short by a power failure, since it is written atomically but not forced to the disk.
         return None
     return result_of(data)
 

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
+    __hash__ = str.__hash__  # Enum's own is a Python function, and these are looked up by the million
+
     CREATED = "CREATED"  # waits for its turn by the workflow's run strategy
     IN_PROGRESS = "IN_PROGRESS"
     PAUSED = "PAUSED"  # what runs goes on, nothing new starts
@@ -20,6 +22,8 @@ class RunStatus(StrEnum):
 
 
 class StepStatus(StrEnum):
+    __hash__ = str.__hash__
+
     CREATED = "CREATED"  # its predecessors have not all ended
     INITIALIZED = "INITIALIZED"  # ready: waits for a worker, or for its retry delay
     PAUSED = "PAUSED"
@@ -66,7 +70,7 @@ class StepStatus(StrEnum):
 
 
 READY = frozenset({StepStatus.INITIALIZED, StepStatus.WAITING_FOR_PERMITS})
-WAITING = READY | {StepStatus.CREATED, StepStatus.PAUSED, StepStatus.WAITING_FOR_SIGNALS}
+PENDING = READY | {StepStatus.PAUSED, StepStatus.WAITING_FOR_SIGNALS}
 ACTIVE = frozenset({StepStatus.STARTING, StepStatus.EVALUATING_PARAMS, StepStatus.RUNNING, StepStatus.FINISHING})
 COMPLETE = frozenset(
     {

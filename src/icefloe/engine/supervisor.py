@@ -24,6 +24,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -47,41 +48,43 @@ _SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Masker:
-    """Replaces secrets in a stream of bytes, also those that arrive in pieces.
+    """Replaces secrets in a stream of bytes, whatever the pieces it arrives in.
 
-    What might be the beginning of a secret is held back until more bytes, or the end, decide.
+    The leftmost secret is replaced, the longest where several begin. What may still become one is held back until more bytes,
+    or the end, decide; so the result does not depend on how the stream was cut.
     """
 
     def __init__(self, secrets: list[bytes]) -> None:
-        # The longest first: a secret may contain another one.
         self._secrets = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(re.escape(secret) for secret in self._secrets))
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         if not self._secrets:
             return data
-        data = self._replaced(self._held + data)
-        keep = self._undecided(data)
-        self._held = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        data = self._held + data
+        parts: list[bytes] = []
+        at = 0
+        while True:
+            undecided = self._undecided(data, at)
+            found = self._pattern.search(data, at)
+            if found is None or found.start() >= undecided:
+                self._held = data[undecided:]
+                return b"".join([*parts, data[at:undecided]])
+            parts += [data[at : found.start()], MASK]
+            at = found.end()
 
     def end(self) -> bytes:
         held, self._held = self._held, b""
-        return held
+        return self._pattern.sub(MASK, held) if self._secrets else held
 
-    def _replaced(self, data: bytes) -> bytes:
-        for secret in self._secrets:
-            data = data.replace(secret, MASK)
-        return data
-
-    def _undecided(self, data: bytes) -> int:
-        """The length of the longest tail that some secret begins with."""
-        longest = min(len(data), len(self._secrets[0]) - 1)
-        for size in range(longest, 0, -1):
-            tail = data[len(data) - size :]
-            if any(secret.startswith(tail) for secret in self._secrets):
-                return size
-        return 0
+    def _undecided(self, data: bytes, at: int) -> int:
+        """Where the first tail begins that some secret begins with; the end when there is none."""
+        for start in range(max(at, len(data) - len(self._secrets[0]) + 1), len(data)):
+            tail = data[start:]
+            if any(len(secret) > len(tail) and secret.startswith(tail) for secret in self._secrets):
+                return start
+        return len(data)
 
 
 class SegmentedLog:
@@ -210,6 +213,7 @@ class Supervisor:
         fault("supervisor.command_started")
         self._say({"started": self.child, "at": time.time()})
         pump_open = True
+        self._understand(b"")  # what came along with the order itself
         while True:
             watched: list[Any] = [self.link, wake_read] if self.link.fileno() >= 0 else [wake_read]
             if pump_open:
@@ -295,6 +299,9 @@ class Supervisor:
             self.link.close()
             self._end("worker-gone")
             return
+        self._understand(data)
+
+    def _understand(self, data: bytes) -> None:
         self.unread += data
         *lines, self.unread = self.unread.split(b"\n")
         for line in lines:
@@ -328,16 +335,15 @@ class Supervisor:
             signal_quietly(pid, number)
 
     def _end_leftovers(self) -> None:
+        """Until we have no child left: as a subreaper we inherit whatever the command has forked."""
         while True:
-            left = descendants(os.getpid())
-            if not left:
-                return
-            for pid in left:
-                signal_quietly(pid, signal.SIGKILL)
             try:
-                os.waitpid(-1, 0)
+                pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
+            if pid == 0:
+                self._signal_all(signal.SIGKILL)
+                os.waitpid(-1, 0)
 
     def _finish(self, extra: dict[str, Any]) -> None:
         status = self.exit_status
@@ -351,8 +357,6 @@ class Supervisor:
         path = os.path.join(self.folder, RESULT_FILE)
         with open(f"{path}.new", "w") as file:
             json.dump(result, file)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(f"{path}.new", path)
         fault("supervisor.after_result")
         self._say({"ended": result})

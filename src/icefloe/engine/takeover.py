@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING
 
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt, attempt_folder
-from icefloe.engine.conductor import Applied, Claimed
 from icefloe.engine.events import Ended, Lost, Refused
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import this_host
+from icefloe.engine.transaction import Applied, Claimed
 from icefloe.faults import fault
 from icefloe.steps.contract import AttemptKey
-from icefloe.store import runs
 from icefloe.store.runs import OwnedStep
 
 if TYPE_CHECKING:
     from icefloe.engine.worker import Worker
 
 
-def take_over(worker: Worker) -> list[Applied]:
-    """Release every step whose owner is gone. Safe to be done by several workers at once."""
-    with worker.database.read() as connection:
-        orphans = runs.orphaned(connection)
+def take_over(worker: Worker, orphans: list[tuple[OwnedStep, str, str]]) -> list[Applied]:
+    """Release steps whose owner is gone (each with that owner and its host). Several workers may do so at once."""
     found = []
     for step, owner, host in orphans:
         if worker.serves is None or step.root_id in worker.serves:
@@ -43,14 +40,14 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
         return None
     key = AttemptKey(step.run_id, step.step_id, state.attempt, state.generation)
     folder = attempt_folder(worker.config.home, key)
-    claimer = worker.claimer()
+    claimer = worker.ledger.claimer()
     if host == this_host() and folder.exists() and image.graph.nodes[step.step_id].type not in (FOREACH, SUBWORKFLOW):
         if processes.supervisor_lives(folder):
             return None
         processes.end_leftovers(str(key))
         result = processes.read_result(folder)
         if result is not None and result.reason is None and result.exit_code is not None:
-            attempt = worker.prepare(Claimed(image, state))
+            attempt = worker.preparation.attempt(Claimed(image, state))
             done = attempt.runtime.ended(attempt.context, result)
             fault("takeover.before_result")
             return _record(worker, attempt, Ended(step.step_id, state.generation, done.outcome, attempt.params))
@@ -62,7 +59,11 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
 def _record(worker: Worker, attempt: Attempt, event: Ended) -> Applied:
     """The step had ended before its worker could say so."""
     applied = worker.conductor.apply(
-        attempt.key.run_id, event, root_id=attempt.image.record.root_id, claimer=worker.claimer(), also=attempt.ship_log
+        attempt.key.run_id,
+        event,
+        root_id=attempt.image.record.root_id,
+        claimer=worker.ledger.claimer(),
+        also=attempt.ship_log,
     )
     attempt.clean_up()
     return applied

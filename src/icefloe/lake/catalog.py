@@ -9,6 +9,7 @@ v3 tables are refused with that reason.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 import requests
 import sqlalchemy
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import Endpoints, RestCatalog
@@ -46,6 +47,7 @@ from icefloe import config as configuration
 from icefloe.errors import ConfigError, UnreachableError, UsageError
 from icefloe.lake import storage
 from icefloe.lake.errors import (
+    CatalogRefusedError,
     CommitConflictError,
     MetadataMissingError,
     NameTakenError,
@@ -58,6 +60,17 @@ Identifier = tuple[str, ...]
 
 _CACHE_BYTES = 64 * 1024 * 1024
 _ATTEMPTS = 5
+_REST_SECONDS = (10, 60)
+"""How long a REST catalog may take to accept a connection and to answer. PyIceberg 0.12 would wait for ever."""
+
+
+class _PatientRestCatalog(RestCatalog):
+    """PyIceberg's REST catalog, whose patience ends."""
+
+    def _create_session(self) -> requests.Session:
+        session = super()._create_session()
+        session.request = functools.partial(session.request, timeout=_REST_SECONDS)  # type: ignore[method-assign]
+        return session
 
 
 class LoadedTable:
@@ -119,13 +132,21 @@ class Tables:
             path = Path((config.uri or "").partition(":///")[2])
             if not path.is_file():
                 raise ConfigError(f"the catalog {path} does not exist", hint="make it with: icefloe init")
-        with _reaching(config.uri or config.type):
+        with _reaching(_shown(config.uri or config.type)):
             try:
-                return cls(load_catalog(config.name, **config.pyiceberg_properties()))
+                properties = config.pyiceberg_properties()
+                if config.type == "rest":
+                    return cls(_PatientRestCatalog(config.name, **properties))
+                return cls(load_catalog(config.name, **properties))
             except (ModuleNotFoundError, ImportError) as error:
                 raise ConfigError(
                     f"a {config.type} catalog needs a package that is not installed: {error}",
                     hint=f"pip install 'icefloe[{'postgres' if config.type == 'sql' else config.type}]'",
+                ) from error
+            except (sqlalchemy.exc.ArgumentError, ValidationError) as error:
+                raise ConfigError(
+                    f"{_shown(config.uri or '')} is not the address of a {config.type} catalog",
+                    hint="check uri in [catalog]",
                 ) from error
 
     @property
@@ -237,8 +258,10 @@ class Tables:
             catalog, "GET", catalog.url(Endpoints.load_table, **catalog._split_identifier_for_path(identifier))
         )
         body = response.json()
+        if not isinstance(body, dict) or "metadata" not in body:
+            raise ServerError(f"{response.url} does not answer as an Iceberg REST catalog does")
         location = body.get("metadata-location") or ""
-        metadata = TableMetadata(body["metadata"], location=location)
+        metadata = TableMetadata.of(body["metadata"], location=location)
         credentials: dict[str, str] = {}
         for found in body.get("storage-credentials") or []:
             if metadata.location.startswith(found["prefix"]):
@@ -255,7 +278,8 @@ class Tables:
             if not self.catalog.namespace_exists(namespace[:depth]):
                 try:
                     self.catalog.create_namespace(namespace[:depth])
-                except NamespaceAlreadyExistsError:
+                except (NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
+                    # Somebody else made it between the two calls.
                     continue
 
     def _register_unparsed(self, identifier: Identifier, metadata_location: str) -> None:
@@ -341,11 +365,17 @@ class Tables:
         body: Mapping[str, Any] | None = None,
         accept: tuple[int, ...] = (),
     ) -> requests.Response:
-        response = catalog._session.request(method, url, json=body, timeout=60)
+        response = catalog._session.request(method, url, json=body)
+        if response.status_code in (401, 419):
+            # A token that has run out, as it does in a worker that runs for days.
+            catalog._refresh_token()
+            response = catalog._session.request(method, url, json=body)
         if response.status_code == 404:
             raise NoSuchTableError(response.text[:500])
-        if response.status_code in (401, 403):
+        if response.status_code in (401, 403, 419):
             raise ForbiddenError(response.text[:500])
+        if response.status_code >= 500:
+            raise ServerError(f"{response.status_code}: {response.text[:500]}")
         if response.status_code >= 400 and response.status_code not in accept:
             raise RESTError(f"{response.status_code}: {response.text[:500]}")
         return response
@@ -372,9 +402,10 @@ def parse_identifier(name: str | Sequence[str], *, catalog: str) -> Identifier:
 
 def format_identifier(identifier: Identifier) -> str:
     """The name as Spark SQL takes it, quoted only where it must be."""
-    return ".".join(p if re.fullmatch(r"\w+", p) else "`" + p.replace("`", "``") + "`" for p in identifier)
+    return ".".join(p if _PLAIN.fullmatch(p) else "`" + p.replace("`", "``") + "`" for p in identifier)
 
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _WHOLE = re.compile(r"(?:`(?:[^`]|``)+`|[^.`]+)(?:\.(?:`(?:[^`]|``)+`|[^.`]+))*")
 
@@ -390,16 +421,13 @@ def _reaching(what: str, *, table: str | None = None) -> Iterator[None]:
             where=table,
             hint='see what there is with: icefloe sql "SHOW TABLES IN db"',
         ) from error
-    except (UnauthorizedError, ForbiddenError) as error:
-        raise UnreachableError(
-            f"the catalog refused: {error}", where=table, hint="check the token or credential"
+    except (UnauthorizedError, ForbiddenError, sqlalchemy.exc.ProgrammingError) as error:
+        raise CatalogRefusedError(
+            f"the catalog refused: {_first_line(error)}", where=table, hint="check the token, credential or rights"
         ) from error
-    except (
-        requests.RequestException,
-        sqlalchemy.exc.OperationalError,
-        ServerError,
-        CommitStateUnknownException,
-    ) as error:
+    except (requests.RequestException, sqlalchemy.exc.DBAPIError, ServerError, CommitStateUnknownException) as error:
+        if "readonly database" in str(error):
+            raise CatalogRefusedError(f"the catalog {what} is read-only", where=table) from error
         raise UnreachableError(
             f"the catalog {what} does not answer: {_first_line(error)}",
             where=table,
@@ -407,6 +435,11 @@ def _reaching(what: str, *, table: str | None = None) -> Iterator[None]:
         ) from error
     except RESTError as error:
         raise UnsupportedTableError(f"the catalog refused: {_first_line(error)}", where=table) from error
+
+
+def _shown(uri: str) -> str:
+    """An address without the user and password in it."""
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
 
 
 def _first_line(error: Exception) -> str:
@@ -445,7 +478,7 @@ def _with_refs(metadata: TableMetadata, changes: Sequence[RefChange]) -> dict[st
     raw = metadata.raw
     # Metadata from before there were refs keeps "main" as its current snapshot only.
     refs = dict(raw.get("refs") or {})
-    if not refs and "main" in metadata.refs:
+    if "main" not in refs and "main" in metadata.refs:
         refs["main"] = {"snapshot-id": metadata.refs["main"].snapshot_id, "type": "branch"}
     for change in changes:
         if change.snapshot_id is None:
@@ -454,6 +487,6 @@ def _with_refs(metadata: TableMetadata, changes: Sequence[RefChange]) -> dict[st
             refs[change.name] = change.to_json()
     log = list(raw.get("metadata-log") or [])
     log.append({"metadata-file": metadata.metadata_location, "timestamp-ms": raw.get("last-updated-ms", 0)})
-    keep = int(metadata.properties.get("write.metadata.previous-versions-max", 100))
+    keep = max(int(metadata.properties.get("write.metadata.previous-versions-max", 100)), 1)
     now = max(int(time.time() * 1000), raw.get("last-updated-ms", 0))
     return {**raw, "refs": refs, "metadata-log": log[-keep:], "last-updated-ms": now}

@@ -26,18 +26,21 @@ from typing import Any, Literal
 
 from pyiceberg.io import FileIO
 
-from icefloe.errors import ConfigError, IcefloeError
+from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
-from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier
-from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
+from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier, parse_identifier
+from icefloe.lake.changes import ChangeSet
+from icefloe.lake.content import ManifestSlice, manifests_of
 from icefloe.lake.errors import (
     MetadataMissingError,
+    MetadataUnreadableError,
     NameTakenError,
     NotAChangeTableError,
     TableNotFoundError,
     UnsupportedTableError,
 )
 from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, filtered, write_list
+from icefloe.lake.metadata import TableMetadata
 
 MARK = "icefloe.change-table"
 """The property that tells a change table from any other table."""
@@ -99,6 +102,8 @@ class ChangeTables:
         self, table: LoadedTable, changes: ChangeSet, *, name: str | None, content: Content = "added"
     ) -> ChangeTable:
         """Build and register. Nothing half-made stays behind: files are written first, and removed if registering fails."""
+        if name is not None and not re.fullmatch(r"\w+", name):
+            raise UsageError(f"{name!r} is not a name for a change table", hint="use letters, digits and underscores")
         folder_name = unique_name(changes.table)
         identifier = (*self.namespace, name or folder_name)
         if name is not None and self._tables.exists(identifier):
@@ -117,6 +122,9 @@ class ChangeTables:
             metadata_location, built = self._write(io, folder, table, changes, identifier, content)
             self._fault("change_table.before_register")
             self._tables.register(identifier, metadata_location)
+        except UnreachableError:
+            # A catalog that went away may have registered the table all the same; if it has not, clean takes the folder.
+            raise
         except BaseException:
             with suppress(IcefloeError, OSError):
                 storage.delete_folder(io, folder)
@@ -127,7 +135,7 @@ class ChangeTables:
         """All registered change tables, oldest first."""
         found = []
         for identifier in self._tables.names_in(self.namespace):
-            # Another process may drop one while this one lists them.
+            # Another process may be dropping it at this moment.
             with suppress(MetadataMissingError, TableNotFoundError):
                 one = _described(self._tables.load(identifier))
                 if one is not None:
@@ -149,7 +157,9 @@ class ChangeTables:
     def clean(self, *, older_than_seconds: float, now: float | None = None) -> tuple[str, ...]:
         """Delete the folders of captures that died before they registered. Returns their names.
 
-        A folder carries the time it was begun in its name; younger ones may belong to a capture that is running.
+        A folder carries the time it was begun in its name; younger ones may belong to a capture that is running. A table
+        that is registered stays, also in a namespace that was configured before. Another *catalog's* change tables cannot be
+        told from leftovers: each catalog needs a location of its own.
         """
         now = time.time() if now is None else now
         io = self._tables.file_io(self.location)
@@ -160,11 +170,25 @@ class ChangeTables:
         for folder in folders:
             begun = begun_at(folder)
             full = f"{self.location}/{folder}"
-            if begun is None or now - begun < older_than_seconds or storage.normal(full) in registered:
+            if begun is None or now - begun < older_than_seconds:
+                continue
+            if storage.normal(full) in registered or self._is_registered_elsewhere(io, full):
                 continue
             storage.delete_folder(io, full)
             removed.append(folder)
         return tuple(removed)
+
+    def _is_registered_elsewhere(self, io: FileIO, folder: str) -> bool:
+        """Whether the name that a folder's table was given still leads to that folder."""
+        for file in storage.files(io, folder):
+            if not file.endswith(".metadata.json"):
+                continue
+            with suppress(MetadataUnreadableError, MetadataMissingError, TableNotFoundError, UsageError):
+                name = TableMetadata.parse(storage.read(io, file), location=file).properties.get("icefloe.name", "")
+                identifier = parse_identifier(name, catalog=self._tables.name)
+                if storage.normal(self._tables.load(identifier).metadata.location) == storage.normal(folder):
+                    return True
+        return False
 
     def _write(
         self, io: FileIO, folder: str, table: LoadedTable, changes: ChangeSet, identifier: Identifier, content: Content
@@ -275,6 +299,7 @@ def _metadata(
     properties |= {
         "gc.enabled": "false",
         MARK: "true",
+        "icefloe.name": built.name,
         "icefloe.source": built.source,
         "icefloe.source-uuid": table.metadata.uuid,
         "icefloe.content": content,

@@ -37,11 +37,13 @@ class HistoryLostError(IcefloeError):
 
     code = "lake.history-lost"
 
-    def __init__(self, message: str, *, where: str | None = None, diff_possible: bool = False) -> None:
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, diff_possible: bool = False
+    ) -> None:
         choices = "on_gap: full (take the table as it is)"
         if diff_possible:
             choices += " or on_gap: diff (compare the live files of both snapshots)"
-        super().__init__(message, where=where, hint=f"choose what to do: {choices}")
+        super().__init__(message, where=where, hint=hint or f"choose what to do: {choices}")
         self.diff_possible = diff_possible
 
 
@@ -62,6 +64,8 @@ class TableRecreatedError(HistoryLostError):
 
 
 class RefGoneError(HistoryLostError):
+    """No ``on_gap`` helps: there is nothing to read any more."""
+
     code = "lake.ref-gone"
 
 
@@ -104,6 +108,13 @@ class NotAChangeTableError(UsageError):
     """Asked to drop or replace something that Icefloe did not make."""
 
     code = "lake.not-a-change-table"
+
+
+class CatalogRefusedError(IcefloeError):
+    """The catalog answers, and will not: rights are missing, or it is read-only."""
+
+    code = "lake.catalog-refused"
+    exit_code = 3
 
 
 class CommitConflictError(ConflictError):

@@ -87,6 +87,8 @@ def between(
             where=table,
         )
     if until is None:
+        if not since.table_uuid:
+            raise unknown_snapshot(since.snapshot_id, table)
         raise TableReplacedError(
             f"the table has no snapshot any more, the checkpoint is at {since.snapshot_id}", where=table
         )
@@ -95,11 +97,19 @@ def between(
         if snapshot.id == since.snapshot_id:
             return chain[::-1]
         chain.append(snapshot)
+    if chain[-1].parent_id == since.snapshot_id:
+        # The checkpoint itself is expired, but nothing after it is: its child names it.
+        return chain[::-1]
     raise _explain(metadata, since, chain, ref=ref, table=table, until_given=until_given)
 
 
-def ref_gone(ref: str, table: str) -> RefGoneError:
-    return RefGoneError(f"the branch or tag {ref!r} that the checkpoint was taken on is gone", where=table)
+def ref_gone(metadata: TableMetadata, ref: str, *, table: str) -> RefGoneError:
+    known = ", ".join(sorted(metadata.refs)) or "none"
+    return RefGoneError(
+        f"the branch or tag {ref!r} that the checkpoint was taken on is gone",
+        where=table,
+        hint=f"name another ref: the refs are: {known}",
+    )
 
 
 def unknown_snapshot(snapshot_id: int, table: str) -> SnapshotNotFoundError:
@@ -134,7 +144,7 @@ def _explain(
             where=table,
             diff_possible=True,
         )
-    complete = oldest.parent_id is None
+    complete = oldest.is_first
     if complete and (held or number):
         if number and oldest.sequence_number and number > oldest.sequence_number:
             return HistoryRolledBackError(
@@ -146,6 +156,12 @@ def _explain(
             f"the table was replaced (CREATE OR REPLACE): {ref!r} starts anew at {oldest.id}, after {name}",
             where=table,
             diff_possible=held is not None,
+        )
+    if complete and since.table_uuid:
+        return HistoryLostError(
+            f"{name} is not in the history of {ref!r} any more, which starts at {oldest.id}: the branch was rolled back, or "
+            "the table replaced; snapshots of format v1 have no numbers to tell which",
+            where=table,
         )
     if complete:
         return unknown_snapshot(since.snapshot_id, table)

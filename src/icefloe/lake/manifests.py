@@ -22,6 +22,7 @@ from icefloe.lake import scanner
 from icefloe.lake.errors import MetadataUnreadableError
 
 DATA, DELETES = 0, 1
+UNKNOWN_SNAPSHOT = -1
 
 
 class Status(IntEnum):
@@ -92,7 +93,7 @@ _LIST_DEFAULTS: dict[str, Any] = {
     "content": DATA,
     "sequence_number": 0,
     "min_sequence_number": 0,
-    "added_snapshot_id": -1,
+    "added_snapshot_id": UNKNOWN_SNAPSHOT,
 }
 
 Read = Callable[[str], bytes]
@@ -100,13 +101,15 @@ Read = Callable[[str], bytes]
 
 def read_list(read: Read, location: str) -> list[ManifestFile]:
     """The manifests of one snapshot."""
-    with _avro(location):
+    with readable(location):
         reader = fastavro.reader(io.BytesIO(read(location)))
         schema = json.loads(reader.metadata["avro.schema"])
         names = {_LIST_FIELDS[f["field-id"]]: f["name"] for f in schema["fields"] if f.get("field-id") in _LIST_FIELDS}
         found = []
         for record in cast(Iterator[dict[str, Any]], reader):
             values = {ours: record[theirs] for ours, theirs in names.items()}
+            if any(values.get(name) is None for name in ("path", "length", "spec_id")):
+                raise ValueError("a line without a manifest in it")
             for name in _LIST_FIELDS.values():
                 if values.get(name) is None:
                     values[name] = _LIST_DEFAULTS.get(name)
@@ -126,9 +129,11 @@ class Manifest:
     @classmethod
     def open(cls, read: Read, file: ManifestFile) -> Manifest:
         data = read(file.path)
-        with _avro(file.path):
+        with readable(file.path):
             metadata = dict(fastavro.reader(io.BytesIO(data)).metadata)
-            return cls(file, data, json.loads(metadata["avro.schema"]), metadata)
+            schema = json.loads(metadata["avro.schema"])
+            _check_entry_schema(schema)
+            return cls(file, data, schema, metadata)
 
     @property
     def field_ids(self) -> set[int] | None:
@@ -141,9 +146,14 @@ class Manifest:
         except (ValueError, KeyError, TypeError):
             return None
 
+    @property
+    def partition_width(self) -> int:
+        """How many members the partition tuples of this manifest have."""
+        return len(_members(_members(self.schema)["data_file"])["partition"]["fields"])
+
     def scan(self, fields: frozenset[str], columns: frozenset[int] = frozenset()) -> Iterator[dict[str, Any]]:
         """The entries with only these members of ``data_file``, and of maps by column only these columns, as dicts."""
-        with _avro(self.file.path), _no_garbage_collection():
+        with readable(self.file.path), _no_garbage_collection():
             try:
                 read = scanner.entry_reader(self.schema, fields, columns)
             except scanner.UnsupportedSchemaError:
@@ -159,9 +169,9 @@ class Manifest:
                     raise ValueError(f"{len(buffer) - at} bytes are left over in a block")
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """The entries whole, as fastavro has them."""
-        with _avro(self.file.path), _no_garbage_collection():
-            yield from cast(Iterator[dict[str, Any]], fastavro.reader(io.BytesIO(self.data)))
+        """The entries as stored: dates, times and decimals of partition tuples are numbers and bytes (see ``values``)."""
+        with readable(self.file.path), _no_garbage_collection():
+            yield from cast(Iterator[dict[str, Any]], fastavro.reader(_without_logical_types(self.data)))
 
 
 def _narrowed(entry: dict[str, Any], columns: frozenset[int]) -> dict[str, Any]:
@@ -181,6 +191,11 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     What an entry would inherit (snapshot id, sequence numbers, v3 row ids) depends on its manifest and its place in it, so
     it is written out before anything is left out. All entries become EXISTING: they were added by another table's snapshot.
     """
+    with readable(manifest.file.path):
+        return _filtered(manifest, keep)
+
+
+def _filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tuple[bytes, ManifestFile] | None:
     schema = manifest.schema
     file = manifest.file
     next_row_id = file.first_row_id
@@ -189,6 +204,7 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     kept: list[dict[str, Any]] = []
     rows = 0
     sequence_numbers: list[int] = []
+    row_ids_known = True
     for entry in manifest.entries():
         data_file = entry["data_file"]
         if next_row_id is not None and entry["status"] != Status.DELETED and data_file.get("first_row_id") is None:
@@ -206,6 +222,7 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
         sequence_numbers.append(entry.get("sequence_number") or 0)
         entry["status"] = int(Status.EXISTING)
         rows += data_file["record_count"]
+        row_ids_known = row_ids_known and data_file.get("first_row_id") is not None
         kept.append(entry)
     if not kept:
         return None
@@ -214,6 +231,8 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
     return data, replace(
         file,
         length=len(data),
+        # Readers hand out ids from here to files that have none; a removed file from before v3 must not get another's.
+        first_row_id=file.first_row_id if row_ids_known else None,
         min_sequence_number=min(sequence_numbers),
         added_files=0,
         existing_files=len(kept),
@@ -239,14 +258,43 @@ def write_list(files: list[ManifestFile], *, format_version: int, snapshot_id: i
 
 
 @contextmanager
-def _avro(location: str) -> Iterator[None]:
-    """Whatever a decoder throws at broken bytes (and it may be anything) becomes one error with the file's name."""
+def readable(location: str) -> Iterator[None]:
+    """Whatever a decoder throws at broken bytes (zlib, struct, schema errors, too) becomes one error with the file's name."""
     try:
         yield
     except IcefloeError:
         raise
     except Exception as error:
         raise MetadataUnreadableError(f"is not a readable Avro file: {error!r}", where=location) from error
+
+
+def _check_entry_schema(schema: dict[str, Any]) -> None:
+    """Everything that is looked up in an entry later is there."""
+    entry = _members(schema)
+    data_file = _members(entry["data_file"])
+    missing = ({"status"} - set(entry)) | (_DATA_FILE_FIELDS - set(data_file))
+    if missing:
+        raise ValueError(f"entries have no {', '.join(sorted(missing))}")
+    len(data_file["partition"]["fields"])
+
+
+_DATA_FILE_FIELDS = {"file_path", "partition", "record_count", "file_size_in_bytes"}
+
+
+def _members(record: dict[str, Any]) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in record["fields"]}
+
+
+def _without_logical_types(data: bytes) -> io.BytesIO:
+    """The same file with its schema's logical types unknown to the decoder.
+
+    A logical value may be one that Python has not (a date in year 10000), and then the whole file would be unreadable; and
+    what is not converted is written back as it was. The word is replaced by one of the same length, in the header only.
+    """
+    stream = io.BytesIO(data)
+    header = fastavro.reader(stream)._header
+    end = data.index(header["sync"]) + len(header["sync"])
+    return io.BytesIO(data[:end].replace(b'"logicalType"', b'"ignoredType"') + data[end:])
 
 
 @contextmanager

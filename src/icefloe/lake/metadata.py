@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,18 @@ class Snapshot:
     @property
     def operation(self) -> str | None:
         return self.summary.get("operation")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a history begins here: there is no parent, and none of the files came from one.
+
+        PyIceberg 0.12 takes the parent's id away when it expires the parent; such an orphan still has its parent's files.
+        """
+        try:
+            added = int(self.summary.get("added-data-files", 0))
+            return self.parent_id is None and int(self.summary.get("total-data-files", added)) <= added
+        except ValueError:
+            return self.parent_id is None
 
     @property
     def is_cherry_pick(self) -> bool:
@@ -57,11 +70,18 @@ class TableMetadata:
 
     @classmethod
     def parse(cls, data: bytes, *, location: str) -> TableMetadata:
-        try:
+        with _readable(location):
             text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-            return cls(json.loads(text), location=location)
-        except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
-            raise MetadataUnreadableError(f"is not Iceberg table metadata: {error!r}", where=location) from error
+            return cls.of(json.loads(text), location=location)
+
+    @classmethod
+    def of(cls, raw: dict[str, Any], *, location: str) -> TableMetadata:
+        """From JSON that is read already. What is asked of it later is looked at now, so that it can fail only here."""
+        with _readable(location):
+            found = cls(raw, location=location)
+            for part in (found.snapshots, found.refs, found.schema.fields, found.specs, found.properties):
+                len(part)
+            return found
 
     @property
     def properties(self) -> dict[str, str]:
@@ -120,6 +140,17 @@ class TableMetadata:
         if raw:
             return {spec.id: spec for spec in map(PartitionSpec.parse, raw)}
         return {0: PartitionSpec.of(0, self.raw.get("partition-spec") or [])}
+
+
+@contextmanager
+def _readable(location: str) -> Iterator[None]:
+    """JSON can be wrong in as many ways as there are fields: whatever the reading throws is one error."""
+    try:
+        yield
+    except MetadataUnreadableError:
+        raise
+    except Exception as error:
+        raise MetadataUnreadableError(f"is not Iceberg table metadata: {error!r}", where=location) from error
 
 
 def _id(value: int | None) -> int | None:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal
 
 from icefloe.errors import IcefloeError, UsageError
@@ -94,6 +95,9 @@ def pin(
     try:
         tables.set_refs(identifier, changes)
     except IcefloeError as error:
+        if error.retryable:
+            # Not a refusal: the catalog is away, others were faster, or the snapshot has gone meanwhile.
+            raise
         if mode == "require":
             raise PinRefusedError(
                 f"the table cannot be pinned: {error.message}",
@@ -144,8 +148,12 @@ def leaked(metadata: TableMetadata, *, open_captures: Iterable[str]) -> list[Pin
 
 
 def slug(text: str) -> str:
-    """Letters, digits and single underscores, so that a name can stand in SQL unquoted and be taken apart again."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_") or "x"
+    """Letters, digits and single underscores, so that a name can stand in SQL unquoted and be taken apart again.
+
+    Two texts never share one: what had to be changed gets a part of its hash (``a.b`` and ``a-b`` are two consumers).
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    return plain if plain == text and plain else f"{plain or 'x'}_{sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _held(metadata: TableMetadata, change: RefChange) -> bool:

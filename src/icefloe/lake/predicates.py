@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal
 from itertools import pairwise
 from uuid import UUID
 
 from icefloe.lake.partitions import PartitionChange
 from icefloe.lake.ranges import Range
 from icefloe.lake.schema import Field, PartitionField, PartitionSpec, Schema
-from icefloe.lake.values import Nanoseconds, Value, decimal_scale
+from icefloe.lake.values import Value, decimal, decimal_precision, decimal_scale
 
 MOST_PARTITIONS = 1000
 """Beyond this many partitions a predicate lists no single ones: Spark's parser and planner would take longer than the scan."""
 
 _SURE, _NEVER = "TRUE", "FALSE"
-# Iceberg's decimals have up to 38 digits; Python's arithmetic rounds to 28 unless told otherwise.
-_DECIMAL_DIGITS = 38
+_EXACT = Context(prec=60)
 
 
 def quote(path: Sequence[str]) -> str:
@@ -57,18 +56,20 @@ def literal(value: Value, kind: str) -> str | None:
         return string_literal(value)
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
-    if isinstance(value, Nanoseconds):
-        return None
+    # Nanoseconds: Spark has no literal as fine as that.
     return None
 
 
 def string_literal(text: str) -> str:
-    r"""A string in Spark's quotes. Control characters are spelt ``\uXXXX``, so that a predicate is one printable line."""
+    r"""A string in Spark's quotes. Control characters are spelt ``\uXXXX``, so that a predicate is one printable line.
+
+    So is the dollar sign: Spark replaces ``${…}`` anywhere in a statement's text (``spark.sql.variable.substitute``).
+    """
     out = []
     for character in text:
         if character in "'\\":
             out.append("\\" + character)
-        elif not character.isprintable() and ord(character) < 0x10000:
+        elif character == "$" or (not character.isprintable() and ord(character) < 0x10000):
             out.append(f"\\u{ord(character):04X}")
         else:
             out.append(character)
@@ -153,8 +154,10 @@ def _can_tell(field: PartitionField, schema: Schema) -> bool:
 def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -> str:
     source = schema.fields[field.source_id]
     name = quote(source.path)
-    present = [value for value in dict.fromkeys(values) if value is not None]
+    present = list({repr(value): value for value in values if value is not None}.values())
     parts = []
+    if any(_beyond_calendar(field, value, source) for value in present):
+        return _SURE
     if field.transform == "identity":
         parts += _identities(name, present, source)
     elif field.transform.startswith("truncate") and source.type == "string":
@@ -163,7 +166,7 @@ def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -
         try:
             intervals = _joined([_interval(field.transform, value, source) for value in present])
         except (OverflowError, ValueError):
-            # The last day that Python's calendar has ends beyond it.
+            # The last day that Python's calendar has ends beyond it, the last truncated number beyond its type.
             return _SURE
         if len(intervals) > MOST_PARTITIONS:
             intervals = [(intervals[0][0], intervals[-1][1])]
@@ -171,9 +174,8 @@ def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -
             lower, upper = literal(low, source.type), literal(high, source.type)
             if lower is None or upper is None:
                 return _SURE
-            beyond = (top := _top(source.type)) is not None and high > top
-            parts.append(f"{name} >= {lower}" if beyond else f"({name} >= {lower} AND {name} < {upper})")
-    if len(present) < len(set(values)):
+            parts.append(f"({name} >= {lower} AND {name} < {upper})")
+    if None in values:
         parts.append(f"{name} IS NULL")
     return _any_of(parts)
 
@@ -189,8 +191,6 @@ def _identities(name: str, values: Sequence[Value], source: Field) -> list[str]:
             *parts,
         ]
     literals = [literal(value, source.type) for value in sorted(values)]
-    if any(text is None for text in literals):
-        return [_SURE]
     if len(literals) == 1:
         parts.insert(0, f"{name} = {literals[0]}")
     elif literals:
@@ -203,15 +203,17 @@ def _interval(transform: str, value: Value, source: Field) -> tuple[Value, Value
     if transform.startswith("truncate"):
         width = _width(transform)
         if source.type.startswith("decimal"):
-            with localcontext(prec=2 * _DECIMAL_DIGITS):
-                return value, value + Decimal(f"{width}E-{decimal_scale(source.type)}")
-        return value, value + width
-    low, high = _moments(transform, value)
+            scale, limit = decimal_scale(source.type), 10 ** decimal_precision(source.type)
+            low, high = _within(int(value.scaleb(scale, _EXACT)), width, 1 - limit, limit - 1)
+            return decimal(low, scale), decimal(high, scale)
+        limit = 2**31 if source.type == "int" else 2**63
+        return _within(value, width, -limit, limit - 1)
+    start, end = _moments(transform, value)
     if source.type == "date":
-        return low.date(), high.date()
+        return start.date(), end.date()
     if source.type == "timestamptz":
-        return low.replace(tzinfo=UTC), high.replace(tzinfo=UTC)
-    return low, high
+        return start.replace(tzinfo=UTC), end.replace(tzinfo=UTC)
+    return start, end
 
 
 def _prefix(name: str, value: str, width: int) -> str:
@@ -240,12 +242,17 @@ def _width(transform: str) -> int:
     return int(transform[transform.index("[") + 1 : transform.index("]")])
 
 
-def _top(kind: str) -> Value | None:
-    """The largest value of a number type: past it no literal of the type can be written, and no row can lie."""
-    if kind.startswith("decimal"):
-        precision = int(kind[kind.index("(") + 1 : kind.index(",")])
-        return Decimal(f"{10**precision - 1}E-{decimal_scale(kind)}")
-    return {"int": 2**31 - 1, "long": 2**63 - 1}.get(kind)
+def _within(low: int, width: int, least: int, most: int) -> tuple[int, int]:
+    """Iceberg truncates downwards, so the lowest values leave their type or wrap around to its highest: nothing is told there."""
+    if low < least or low + width > most:
+        raise OverflowError(f"{low} to {low + width} is beyond the type")
+    return low, low + width
+
+
+def _beyond_calendar(field: PartitionField, value: Value, source: Field) -> bool:
+    """A number where a date or a time should be: one that Python's calendar does not have."""
+    is_moment = field.transform == "day" or (field.transform == "identity" and source.type.startswith(("date", "time")))
+    return is_moment and isinstance(value, int)
 
 
 def _moments(transform: str, value: Value) -> tuple[datetime, datetime]:

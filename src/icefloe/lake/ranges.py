@@ -72,18 +72,18 @@ class RangeBuilder:
         rows: int = data_file["record_count"]
         if rows == 0:
             return
-        if not column_exists:
+        column = self.field.id
+        if not column_exists and not self._mentioned(data_file):
             self._add_default(rows)
             return
-        column = self.field.id
         nulls = _metric(data_file, "null_value_counts", column)
         nans = _metric(data_file, "nan_value_counts", column) if self._is_float else 0
         self._nulls = None if nulls is None or self._nulls is None else self._nulls + nulls
         self._nans = None if nans is None or self._nans is None else self._nans + nans
         lower, upper = _metric(data_file, "lower_bounds", column), _metric(data_file, "upper_bounds", column)
-        if lower is None and upper is None:
+        if lower is None or upper is None:
             # Writers leave bounds out when there is nothing to bound. nan_value_counts may be absent for want of NaN.
-            if nulls is not None and nulls + (nans or 0) >= rows:
+            if lower is None and upper is None and nulls is not None and nulls + (nans or 0) >= rows:
                 return
             value, found = self._partition_value(data_file, spec)
             if found:
@@ -91,6 +91,11 @@ class RangeBuilder:
                 return
         self._add_bound(lower, low=True)
         self._add_bound(upper, low=False)
+
+    def _mentioned(self, data_file: Mapping[str, Any]) -> bool:
+        """Whether the file's metrics name the column: then the file has it, whatever its manifest's header says."""
+        names = ("null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+        return any(_metric(data_file, name, self.field.id) is not None for name in names)
 
     def add_delete_file(self, delete_file: Mapping[str, Any], *, spec: PartitionSpec) -> bool:
         """A delete file whose data files are not known: its partition may still tell. False if it does not."""
@@ -134,7 +139,10 @@ class RangeBuilder:
         # By position: Avro spells a field's name differently when it has characters that Avro does not allow.
         for field, value in zip(spec.fields, data_file["partition"].values(), strict=True):
             if field.source_id == self.field.id and field.transform == "identity":
-                return from_avro(self.field.type, value), True
+                try:
+                    return from_avro(self.field.type, value), True
+                except UndecodableError:
+                    return None, False
         return None, False
 
     def _add_bound(self, data: bytes | None, *, low: bool) -> None:
@@ -151,9 +159,9 @@ class RangeBuilder:
             self._lose(low)
             return
         if low:
-            self._min = value if self._min is None or value < self._min else self._min
+            self._lower(value)
         else:
-            self._max = value if self._max is None or value > self._max else self._max
+            self._raise(value)
 
     def _add_value(self, value: Value) -> None:
         if value is None:
@@ -161,14 +169,27 @@ class RangeBuilder:
         if isinstance(value, float) and math.isnan(value):
             self._nans = None
             return
-        self._min = value if self._min is None or value < self._min else self._min
-        self._max = value if self._max is None or value > self._max else self._max
+        self._lower(value)
+        self._raise(value)
+
+    def _lower(self, value: Value) -> None:
+        if self._min is None or _position(value) < _position(self._min):
+            self._min = value
+
+    def _raise(self, value: Value) -> None:
+        if self._max is None or _position(value) > _position(self._max):
+            self._max = value
 
     def _lose(self, low: bool) -> None:
         if low:
             self._min_known = False
         else:
             self._max_known = False
+
+
+def _position(value: Value) -> Any:
+    """Iceberg puts -0.0 before 0.0 when it skips files, and Python and SQL call them equal: the order is Iceberg's."""
+    return (value, math.copysign(1.0, value)) if isinstance(value, float) else value
 
 
 def _metric(data_file: Mapping[str, Any], name: str, column: int) -> Any:

@@ -111,7 +111,7 @@ def _skipper(kind: Any) -> Skipper:
 
         def skip_union(buffer: bytes, at: int) -> int:
             branch, at = read_long(buffer, at)
-            return branches[branch](buffer, at)
+            return branches[_checked(branch)](buffer, at)
 
         return skip_union
     name = kind["type"] if isinstance(kind, Mapping) else kind
@@ -142,9 +142,16 @@ def _union(kinds: list[Any], keys: frozenset[int]) -> Reader:
 
     def read(buffer: bytes, at: int) -> tuple[Any, int]:
         branch, at = read_long(buffer, at)
-        return branches[branch](buffer, at)
+        return branches[_checked(branch)](buffer, at)
 
     return read
+
+
+def _checked(branch: int) -> int:
+    """Python would take a negative branch of a broken file for one counted from the end."""
+    if branch < 0:
+        raise ValueError(f"a union has no branch {branch}")
+    return branch
 
 
 def _bytes(buffer: bytes, at: int) -> tuple[bytes, int]:

@@ -5,8 +5,9 @@ FileIO has no listing; both of PyIceberg's implementations stand on a file syste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,14 +27,22 @@ def read(io: FileIO, location: str) -> bytes:
             where=location,
             hint="it may have been removed by expire_snapshots or remove_orphan_files at this moment: try again",
         ) from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # ValueError: a scheme that this FileIO does not know.
         raise StorageError(f"cannot be read: {error}", where=location) from error
 
 
 def write(io: FileIO, location: str, data: bytes) -> None:
-    """Write a new file; an existing one is never overwritten."""
-    with _writing(location), io.new_output(location).create(overwrite=False) as stream:
-        stream.write(data)
+    """Write a new file; an existing one is never overwritten, and half a file (a full disk) does not stay."""
+    with _writing(location):
+        stream = io.new_output(location).create(overwrite=False)
+        try:
+            with stream:
+                stream.write(data)
+        except OSError:
+            with suppress(OSError):
+                io.delete(location)
+            raise
 
 
 def delete(io: FileIO, locations: Iterable[str]) -> None:
@@ -72,23 +81,24 @@ def delete_folder(io: FileIO, folder: str) -> None:
 
 def inside(location: str, folder: str) -> bool:
     """Whether a location lies in a folder, whichever way the two are spelt."""
-    return (normal(location) + "/").startswith(normal(folder) + "/")
+    return (normal(location) + "/").startswith(normal(folder).rstrip("/") + "/")
 
 
 def normal(location: str) -> str:
     """One spelling per file: Spark writes ``file:/x`` where PyIceberg writes ``file:///x``; s3a and s3n are s3."""
-    parts = urlsplit(location)
-    if parts.scheme in ("", "file"):
-        return location.removeprefix("file:").replace("//", "/").rstrip("/") if parts.scheme else location.rstrip("/")
-    scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
-    return f"{scheme}://{location.split('://', 1)[-1]}".rstrip("/")
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme or scheme == "file":
+        path = rest if colon and scheme == "file" else location
+        return re.sub("/+", "/", path).rstrip("/") or "/"
+    scheme = "s3" if scheme in ("s3a", "s3n") else scheme
+    return f"{scheme}:{rest}".rstrip("/")
 
 
 @contextmanager
 def _writing(location: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise StorageError(
             f"the storage refused: {error}", where=location, hint="check rights and free space of that folder"
         ) from error

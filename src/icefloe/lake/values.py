@@ -61,11 +61,30 @@ def decode(kind: str, data: bytes) -> Value:
     """
     try:
         return _decode(kind, data)
-    except (struct.error, OverflowError, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, OverflowError, ValueError) as error:
         raise UndecodableError(f"{data!r} is no {kind}: {error}") from error
 
 
+_SIZES = {
+    "boolean": (1,),
+    "int": (4,),
+    "long": (4, 8),
+    "float": (4,),
+    "double": (4, 8),
+    "date": (4,),
+    "time": (8,),
+    "timestamp": (4, 8),
+    "timestamptz": (4, 8),
+    "timestamp_ns": (4, 8),
+    "timestamptz_ns": (4, 8),
+    "uuid": (16,),
+}
+"""How many bytes a value may have. Where there are two, the shorter is the type that may be promoted to this one."""
+
+
 def _decode(kind: str, data: bytes) -> Value:
+    if len(data) not in _SIZES.get(kind, (len(data),)) or (kind.startswith("decimal") and not 1 <= len(data) <= 16):
+        raise ValueError(f"{len(data)} bytes")
     if kind in ("int", "long"):
         return int.from_bytes(data, "little", signed=True)
     if kind == "string":
@@ -80,8 +99,7 @@ def _decode(kind: str, data: bytes) -> Value:
     if kind in ("float", "double"):
         return float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])
     if kind.startswith("decimal"):
-        # Built from its text: arithmetic on Decimals would round to 28 digits, and Iceberg has 38.
-        return Decimal(f"{int.from_bytes(data, 'big', signed=True)}E-{decimal_scale(kind)}")
+        return decimal(int.from_bytes(data, "big", signed=True), decimal_scale(kind))
     if kind == "boolean":
         return data != b"\x00"
     if kind == "time":
@@ -98,27 +116,31 @@ def from_number(kind: str, number: int) -> Value:
     if kind == "date":
         return _date(number)
     if kind == "time":
+        if not 0 <= number < 86_400_000_000:
+            raise ValueError(f"{number} microseconds are not a time of day")
         return (_EPOCH + timedelta(microseconds=number)).time()
     if kind.endswith("_ns"):
+        if not -(2**63) <= number < 2**63:
+            raise OverflowError("beyond what nanoseconds can count in 64 bits")
         return Nanoseconds(number, kind == "timestamptz_ns")
     moment = _EPOCH + timedelta(microseconds=number)
     return moment.replace(tzinfo=UTC) if kind == "timestamptz" else moment
 
 
 def from_avro(kind: str, value: Value) -> Value:
-    """A partition tuple's member, with or without Avro's logical types applied, as a value of an Iceberg type."""
-    if value is None:
-        return None
-    if kind.startswith("decimal") and isinstance(value, bytes):
-        return _decode(kind, value)
-    if kind.startswith("timestamp") and isinstance(value, datetime):
-        naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-        return naive.replace(tzinfo=UTC) if kind == "timestamptz" else naive
-    if isinstance(value, bool) or not isinstance(value, int):
-        if kind == "uuid" and not isinstance(value, UUID):
-            return UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
-        return value
-    return from_number(kind, value) if kind in ("date", "time") or kind.startswith("timestamp") else value
+    """A partition tuple's member, as a manifest has it (without Avro's logical types), as a value of an Iceberg type."""
+    try:
+        if isinstance(value, bytes):
+            if kind.startswith("decimal"):
+                return decimal(int.from_bytes(value, "big", signed=True), decimal_scale(kind))
+            return UUID(bytes=value) if kind == "uuid" else value
+        if isinstance(value, str) and kind == "uuid":
+            return UUID(value)
+        if isinstance(value, int) and (kind in ("date", "time") or kind.startswith("timestamp")):
+            return from_number(kind, value)
+    except (OverflowError, ValueError) as error:
+        raise UndecodableError(f"{value!r} is no {kind}: {error}") from error
+    return float(value) if kind in ("float", "double") and isinstance(value, int) else value
 
 
 def from_json(kind: str, value: Any) -> Value:
@@ -131,7 +153,9 @@ def from_json(kind: str, value: Any) -> Value:
         return time.fromisoformat(value)
     if kind in ("timestamp", "timestamptz"):
         moment = datetime.fromisoformat(value)
-        return moment.astimezone(UTC) if kind == "timestamptz" else moment
+        if kind == "timestamp":
+            return moment.replace(tzinfo=None)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     if kind.startswith("decimal"):
         return Decimal(str(value))
     if kind == "uuid":
@@ -140,9 +164,9 @@ def from_json(kind: str, value: Any) -> Value:
         return bytes.fromhex(value)
     if kind in ("float", "double"):
         return float(value)
-    if kind in ("boolean", "int", "long", "string"):
+    if type(value) is {"boolean": bool, "int": int, "long": int, "string": str}.get(kind):
         return value
-    raise UndecodableError(f"a default of type {kind} is not understood")
+    raise UndecodableError(f"a default of type {kind} is not understood: {value!r}")
 
 
 def to_json(value: Value) -> Any:
@@ -158,9 +182,24 @@ def to_json(value: Value) -> Any:
     return value
 
 
+def decimal(unscaled: int, scale: int) -> Decimal:
+    """Built from its text: arithmetic on Decimals would round to 28 digits, and Iceberg has 38."""
+    return Decimal(f"{unscaled}E-{scale}")
+
+
 def decimal_scale(kind: str) -> int:
-    match = re.fullmatch(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)", kind)
-    return int(match[1]) if match else 0
+    return _decimal_parameters(kind)[1]
+
+
+def decimal_precision(kind: str) -> int:
+    return _decimal_parameters(kind)[0]
+
+
+def _decimal_parameters(kind: str) -> tuple[int, int]:
+    match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", kind)
+    if match is None:
+        raise ValueError(f"{kind!r} is no decimal type")
+    return int(match[1]), int(match[2])
 
 
 def _date(days: int) -> date:

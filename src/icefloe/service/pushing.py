@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from icefloe.config import Config
 from icefloe.errors import NotFoundError
 from icefloe.service.client import Client
+from icefloe.service.definitions import LocalFiles, load_file
 from icefloe.service.views import Pushed
 from icefloe.steps.registry import installed
+from icefloe.workflow.diff import Diff, diff
 from icefloe.workflow.files import FileProblem
-from icefloe.workflow.loading import load
-from icefloe.workflow.versions import pack
+from icefloe.workflow.loading import Loaded
+from icefloe.workflow.versions import Packed, WorkflowVersion, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +28,9 @@ class DiskFiles:
 
     def read(self, key: str) -> bytes:
         kind, _, path = key.partition(":")
-        try:
-            if kind == "file":
-                return (self.folder / path).read_bytes()
-            return self._from_storage(f"s3://{path}")
-        except FileProblem:
-            raise
-        except OSError as error:
-            raise FileProblem(
-                f"'{path}' cannot be read: {error.strerror or error}", hint=f"looked in {self.folder}"
-            ) from error
+        if kind == "file":
+            return LocalFiles(self.folder).read(key)
+        return self._from_storage(f"s3://{path}")
 
     def _from_storage(self, address: str) -> bytes:
         from pyiceberg.io import load_file_io
@@ -47,18 +44,48 @@ class DiskFiles:
             raise FileProblem(f"{address} cannot be read: {error}", hint=hint) from error
 
 
-def push_file(client: Client, file: Path) -> Pushed:
-    """Load a definition with everything it refers to, and store it."""
-    try:
-        source = file.read_bytes()
-    except OSError as error:
-        raise NotFoundError(f"cannot be read: {error.strerror}", where=str(file)) from error
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A workflow of a file with everything it refers to."""
+
+    loaded: Loaded
+    packed: Packed
+    source: str
+    source_name: str
+
+
+def push_files(client: Client, files: Sequence[Path]) -> list[Pushed]:
+    """Store every workflow in the files, YAML or Python. All are read and checked before the first is stored."""
+    ready = [each for file in files for each in _ready(client, file)]
+    return [
+        client.workflows.push(
+            each.packed,
+            source=each.source,
+            source_name=each.source_name,
+            warnings=tuple(str(problem) for problem in each.loaded.warnings),
+        )
+        for each in ready
+    ]
+
+
+def diff_file(client: Client, file: Path) -> dict[str, Diff | None]:
+    """What pushing a file would change, by workflow; None for one that has never been pushed."""
+    found: dict[str, Diff | None] = {}
+    for each in _ready(client, file):
+        workflow_id = each.loaded.workflow.id
+        try:
+            number = client.workflows.latest(workflow_id).version
+        except NotFoundError:
+            found[workflow_id] = None
+            continue
+        pushed = WorkflowVersion.from_dict(json.loads(client.workflows.version(workflow_id, number).definition))
+        found[workflow_id] = diff(pushed, each.packed.version, installed().types())
+    return found
+
+
+def _ready(client: Client, file: Path) -> list[_Ready]:
     types = installed().types()
-    loaded = load(source, str(file), types)
-    packed = pack(loaded, DiskFiles(file.resolve().parent, client.config), types)
-    return client.workflows.push(
-        packed,
-        source=source.decode("utf-8"),
-        source_name=file.name,
-        warnings=tuple(str(problem) for problem in loaded.warnings),
-    )
+    reader = DiskFiles(file.resolve().parent, client.config)
+    workflows = load_file(file, types)
+    source = file.read_text(encoding="utf-8-sig")
+    return [_Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]

@@ -182,7 +182,7 @@ def _first_sentence(message: str) -> str:
 def _condition(error: BaseException, message: str) -> str | None:
     if known := _call(error, "getCondition"):
         return known
-    match = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", message)
+    match = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", message.strip())
     return match[1] if match else None
 
 

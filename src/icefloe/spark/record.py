@@ -2,7 +2,8 @@
 
 Three locks, all released by the kernel when their holder dies:
 
-- ``start.lock`` is held while a server is started or stopped: one at a time.
+- ``start.lock`` is held while a server is started or stopped: one at a time. The starter shares it with the process that it
+  starts, which lets go of it when the record is written: a starter that is killed in between leaves no gap.
 - ``in-use.lock`` is held *shared* by every process that has a session. Whoever gets it exclusively knows that nobody
   uses the server, and that nobody will until it lets go.
 - ``watchdog.lock`` is held by the watchdog as long as it lives.
@@ -110,6 +111,12 @@ class Lock:
         except BlockingIOError:
             return False
         return True
+
+    @property
+    def descriptor(self) -> int:
+        """The open file that carries the lock; whoever inherits it holds the lock too."""
+        assert self._descriptor is not None
+        return self._descriptor
 
     def release(self) -> None:
         if self._descriptor is not None:

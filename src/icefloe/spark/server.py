@@ -18,8 +18,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from icefloe.config import Config
 from icefloe.errors import IcefloeError
@@ -83,7 +83,7 @@ def ensure(config: Config, *, note: Note | None = None) -> Lease:
         if not start.take(wait=False):
             tell("waiting for the Spark server that another process is starting")
             start.take()
-        record = _usable(config, folder, in_use, tell) or _started(config, folder, tell)
+        record = _usable(config, folder, in_use, tell) or _started(config, folder, start, tell)
         if not folder.watchdog_lock().taken_elsewhere():
             _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60))
         return Lease(record, in_use)
@@ -151,12 +151,12 @@ def _usable(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> R
     return None
 
 
-def _started(config: Config, folder: ServerFolder, tell: Note) -> Record:
+def _started(config: Config, folder: ServerFolder, start: Lock, tell: Note) -> Record:
     command = _command(config, folder, tell)
     tell("starting the Spark server")
     for attempt in (1, 2, 3):
         try:
-            return _start_once(config, folder, command)
+            return _start_once(config, folder, start, command)
         except _PortTakenError:
             if attempt == 3:
                 raise
@@ -167,7 +167,7 @@ class _PortTakenError(SparkServerError):
     """Somebody took the free port between our look and the server's start."""
 
 
-def _start_once(config: Config, folder: ServerFolder, command: ServerCommand) -> Record:
+def _start_once(config: Config, folder: ServerFolder, start: Lock, command: ServerCommand) -> Record:
     folder.forget()
     _clear_scratch(folder)
     port, token = _free_port(), secrets.token_urlsafe(32)
@@ -179,6 +179,7 @@ def _start_once(config: Config, folder: ServerFolder, command: ServerCommand) ->
         port=port,
         token=token,
         settings=command.fingerprint,
+        start_lock=start.descriptor,
     )
     watchdog = _spawn_watchdog(folder, launch)
     deadline = time.monotonic() + 30
@@ -227,12 +228,14 @@ def _spawn_watchdog(folder: ServerFolder, launch: Launch) -> subprocess.Popen[st
             text=True,
             cwd=folder.path,
             start_new_session=True,
+            pass_fds=() if launch.start_lock is None else (launch.start_lock,),
         )
     finally:
         os.close(descriptor)
     assert watchdog.stdin is not None
-    watchdog.stdin.write(launch.to_json())
-    watchdog.stdin.close()
+    with suppress(BrokenPipeError):  # it has ended already: its absence shows soon enough
+        watchdog.stdin.write(launch.to_json())
+        watchdog.stdin.close()
     return watchdog
 
 
@@ -268,8 +271,3 @@ def _last_words(folder: ServerFolder) -> str:
     telling = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "WARNING", "\t..."))]
     causes = [line for line in telling if "Caused by" in line or line.startswith(("Error", "Exception"))]
     return ((causes or telling or ["it left an empty log"])[-1])[:400]
-
-
-def project_log(config: Config) -> Path:
-    """Where the server writes."""
-    return folder_of(config).log

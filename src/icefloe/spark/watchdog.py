@@ -35,6 +35,8 @@ class Launch:
     port: int = 0
     token: str = ""
     settings: str = ""
+    start_lock: int | None = None
+    """The starter's lock, inherited: held until the record is written."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -79,6 +81,8 @@ def watch(folder: ServerFolder, process: Process, idle_seconds: float) -> None:
 
 
 def _start(folder: ServerFolder, launch: Launch, command: list[str]) -> Process | None:
+    if launch.start_lock is not None:
+        os.set_inheritable(launch.start_lock, False)  # the child's copy closes when it becomes Java: after the record
     pid = os.fork()
     if pid == 0:
         try:
@@ -89,6 +93,8 @@ def _start(folder: ServerFolder, launch: Launch, command: list[str]) -> Process 
         except BaseException as error:
             print(f"cannot start {command[0]}: {error}", file=sys.stderr, flush=True)
             os._exit(127)
+    if launch.start_lock is not None:
+        os.close(launch.start_lock)
     return Process.of(pid)
 
 

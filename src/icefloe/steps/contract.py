@@ -78,6 +78,8 @@ class Outcome:
     outputs: Mapping[str, TypedValue] = field(default_factory=dict)
     cause: Cause | None = None
     retry_at_once: bool = False
+    skips_rest: str | None = None
+    """With success: why everything behind this step has nothing to do. Those steps end as SKIPPED."""
 
 
 @dataclass(frozen=True, slots=True)

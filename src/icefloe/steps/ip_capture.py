@@ -7,12 +7,14 @@ repeated as the same micro-batch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from icefloe.capture import published
+from icefloe.capture import commits, published
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
+from icefloe.capture.errors import CaptureLostError
 from icefloe.capture.planning import Bounds
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
@@ -46,6 +48,9 @@ class IpCaptureStep(StepRuntime):
         assert isinstance(settings, IpCaptureSettings)
         try:
             return self._capture(context, settings)
+        except CaptureLostError as error:
+            # Two runs looked at the same moment and the other was faster: look again, and find what it holds.
+            return Waiting({}, _WAIT_SECONDS, str(error))
         except TableNotFoundError as error:
             if settings.on_missing_source == "wait":
                 return Waiting({}, _WAIT_SECONDS * 5, f"waits for {error.where} to exist")
@@ -81,6 +86,7 @@ class IpCaptureStep(StepRuntime):
                 if settings.keep is not None
                 else context.config.change_tables.keep_hours * 3600,
                 change_tables=settings.capture_mode == "ICDC",
+                skip_empty=settings.on_empty == "skip",
             ),
         )
         taken = Capturing(
@@ -92,7 +98,13 @@ class IpCaptureStep(StepRuntime):
         outputs = published.parameters(
             taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=ranges
         )
-        return Done(Outcome(Kind.SUCCEEDED, outputs))
+        if taken.has_changes or settings.on_empty == "run":
+            return Done(Outcome(Kind.SUCCEEDED, outputs))
+        context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
+        return Done(
+            Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
+            in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+        )
 
 
 def consumer_name(workflow_id: str, step_path: tuple[str, ...]) -> str:

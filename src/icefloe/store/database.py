@@ -8,12 +8,14 @@ the sibling modules, one per group of tables.
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -154,7 +156,13 @@ def _with_driver(url: str) -> str:
 
 
 def _sqlite_engine(url: str) -> Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    file = quote(url.partition(":///")[2])
+
+    def connect() -> sqlite3.Connection:
+        # mode=rw: a file that is gone is an error, not a new and empty database.
+        return sqlite3.connect(f"file:{file}?mode=rw", uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+    engine = sa.create_engine(url, creator=connect)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
@@ -246,8 +254,6 @@ class _NotifyWatch:
 
 def prepare_file(file: Path) -> None:
     """Make a new SQLite state file, readable by its owner only, and turn on WAL, which the file remembers."""
-    import sqlite3
-
     if not file.exists():
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     try:

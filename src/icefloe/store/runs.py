@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +20,9 @@ from icefloe.store.tables import attempts, events, runs, steps, workers
 _RUN_JSON = ("params", "initiator", "cause")
 _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
-READY = ("INITIALIZED", "WAITING_FOR_PERMITS")
+# Literally the predicates of the partial indexes: SQLite does not see through bound values (3.40).
+_IS_ACTIVE = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")
+_IS_READY = sa.text("steps.status IN ('INITIALIZED', 'WAITING_FOR_PERMITS')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ _UPDATE_STEP, _UPDATE_STEP_STATE = _update_step(_STEP_CHANGES), _update_step(_ST
 
 
 def insert(connection: Connection, record: RunRecord, its_steps: Sequence[StepRecord]) -> None:
-    values = _encoded(asdict(record), _RUN_JSON)
+    values = _encoded(_fields(record), _RUN_JSON)
     del values["seq"]
     connection.execute(sa.insert(runs), values)
     if its_steps:
@@ -189,7 +191,7 @@ def insert(connection: Connection, record: RunRecord, its_steps: Sequence[StepRe
 
 def update(connection: Connection, record: RunRecord) -> None:
     """Write what changes during a run's life."""
-    values = _encoded(asdict(record), _RUN_JSON)
+    values = _encoded(_fields(record), _RUN_JSON)
     connection.execute(_UPDATE_RUN, {"_id": record.id, **{name: values[name] for name in (
         "status", "request", "cause", "restarts", "revision", "started_at", "ended_at")}})  # fmt: skip
 
@@ -222,12 +224,12 @@ def update_steps(connection: Connection, records: Iterable[StepRecord], *, with_
 
 def add_events(connection: Connection, records: Sequence[EventRecord]) -> None:
     if records:
-        connection.execute(sa.insert(events), [asdict(record) for record in records])
+        connection.execute(sa.insert(events), [_fields(record) for record in records])
 
 
 def add_attempts(connection: Connection, records: Sequence[AttemptRecord]) -> None:
     if records:
-        connection.execute(sa.insert(attempts), [_encoded(asdict(record), ("cause",)) for record in records])
+        connection.execute(sa.insert(attempts), [_encoded(_fields(record), ("cause",)) for record in records])
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ _READY = (
         steps.c.run_id, steps.c.step_id, steps.c.root_id, steps.c.generation, steps.c.type, steps.c.delay,
         steps.c.available_at,
     )
-    .where(steps.c.status.in_(READY))
+    .where(_IS_READY)
     .order_by(steps.c.available_at)
 )  # fmt: skip
 
@@ -267,7 +269,7 @@ def orphaned(connection: Connection) -> list[tuple[OwnedStep, str, str]]:
 def in_progress(connection: Connection) -> list[tuple[str, str, int, float]]:
     """Id, workflow, version and start of every run that has begun and not ended, iterations left out."""
     query = sa.select(runs.c.id, runs.c.workflow_id, runs.c.version, runs.c.started_at).where(
-        runs.c.status == "IN_PROGRESS", runs.c.path == "", runs.c.request.is_(None)
+        _IS_ACTIVE, runs.c.status == "IN_PROGRESS", runs.c.path == "", runs.c.request.is_(None)
     )
     return [(str(row[0]), str(row[1]), int(row[2]), float(row[3] or 0)) for row in connection.execute(query)]
 
@@ -286,7 +288,7 @@ def children(connection: Connection, run_id: str, step_id: str, *, active_only: 
     """The runs that a step started, in order."""
     query = sa.select(runs).where(runs.c.parent_id == run_id, runs.c.parent_step == step_id)
     if active_only:
-        query = query.where(runs.c.status.in_(ACTIVE))
+        query = query.where(_IS_ACTIVE)
     return [_run(row) for row in connection.execute(query.order_by(runs.c.iteration))]
 
 
@@ -303,13 +305,13 @@ def failed_iterations(connection: Connection, run_id: str, step_id: str, after: 
 
 def waiting_workflows(connection: Connection) -> list[str]:
     """Workflows with runs that wait for their turn."""
-    query = sa.select(runs.c.workflow_id).where(runs.c.status == "CREATED").distinct()
+    query = sa.select(runs.c.workflow_id).where(_IS_ACTIVE, runs.c.status == "CREATED").distinct()
     return [row.workflow_id for row in connection.execute(query)]
 
 
 def active_of_workflow(connection: Connection, workflow_id: str) -> list[RunRecord]:
     """Runs of a workflow that have not ended, oldest first; iterations of a foreach are part of their run."""
-    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, runs.c.status.in_(ACTIVE), runs.c.path == "")
+    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, _IS_ACTIVE, runs.c.path == "")
     return [_run(row) for row in connection.execute(query.order_by(runs.c.seq))]
 
 
@@ -374,9 +376,14 @@ def _step(row: Row[Any]) -> StepRecord:
 
 
 def _step_values(record: StepRecord) -> dict[str, Any]:
-    values = _encoded(asdict(record), _STEP_JSON)
+    values = _encoded(_fields(record), _STEP_JSON)
     values["resumes"] = int(record.resumes)
     return values
+
+
+def _fields(record: RunRecord | StepRecord | AttemptRecord | EventRecord) -> dict[str, Any]:
+    # dataclasses.asdict copies deeply, which was a fifth of the time of a step.
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _decoded(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:

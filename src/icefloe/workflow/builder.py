@@ -16,26 +16,30 @@ run once, in a process of its own, when it is pushed; nothing of it runs later.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from icefloe.errors import UsageError
 from icefloe.workflow import model
 from icefloe.workflow.change_capture import SHORT_FORM, expand
 from icefloe.workflow.dag import normal_condition
 from icefloe.workflow.durations import parse as seconds
+from icefloe.workflow.identifiers import is_step_id, is_workflow_id
 from icefloe.workflow.loading import Loaded
 from icefloe.workflow.model import Param, ParamMode, Transition
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Findings, Position, suggestion
 from icefloe.workflow.resolution import literal
+from icefloe.workflow.serialization import canonical
 from icefloe.workflow.settings import check
 from icefloe.workflow.step_types import BUILTIN, StepTypes
 from icefloe.workflow.validation import validate
 from icefloe.workflow.values import Mismatch, ParamType, clip
-from icefloe.workflow.yaml_steps import STEP_ID
+from icefloe.workflow.yaml_triggers import cron_problem, is_zone
 
 Duration: TypeAlias = str | float
 Literals: TypeAlias = "str | int | float | bool | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, Any]"
@@ -318,7 +322,7 @@ class _Body:
     def _base(self, step_id: str, common: dict[str, Any]) -> dict[str, Any]:
         """The options every step takes; every other keyword is a parameter."""
         place = _caller()
-        if not isinstance(step_id, str) or not STEP_ID.match(step_id) or "__" in step_id:
+        if not is_step_id(step_id):
             self._findings.error(
                 "step.id", f"'{clip(str(step_id))}' cannot be a step's id", place, "letters, digits, _ . -"
             )
@@ -422,7 +426,7 @@ class Pipeline(_Body):
         **more_params: ParamInput,
     ) -> None:
         super().__init__(Findings(), Places(workflow=_caller()), types)
-        if not isinstance(id, str) or not STEP_ID.match(id):
+        if not is_workflow_id(id):
             self._findings.error("workflow.id", f"'{clip(str(id))}' cannot be a workflow's id", self._places.workflow)
         self.id = id
         named = [self._param(key, value, None) for key, value in {**(params or {}), **more_params}.items()]
@@ -450,11 +454,24 @@ class Pipeline(_Body):
         workflow = model.Workflow(**self._fields, steps=steps, transitions=edges)
         for step in steps:
             self._places.steps.setdefault(step.id, self._places.workflow or Position("", 0, 0))
-        validate(workflow, findings, self._places)
+        if not findings.has_errors:
+            self._check_storable(workflow, findings)
+        if not findings.has_errors:
+            validate(workflow, findings, self._places)
         findings.raise_errors()
-        # What cannot be stored and read back must not be pushed: odd values in a settings dict, for example.
-        assert model.Workflow.from_dict(workflow.to_dict()) == workflow
         return Loaded(workflow, findings.ordered(), self._places)
+
+    def _check_storable(self, workflow: model.Workflow, findings: Findings) -> None:
+        """What cannot be stored and read back must not be pushed: a number for a name, a set among the settings."""
+        try:
+            same = model.Workflow.from_dict(json.loads(canonical(workflow.to_dict()))) == workflow
+            reason = "it changes when it is stored"
+        except (UsageError, TypeError, ValueError, RecursionError) as error:
+            same, reason = False, str(error)
+        if not same:
+            findings.error(
+                "definition.invalid", f"the pipeline cannot be stored: {clip(reason, 200)}", self._places.workflow
+            )
 
     @property
     def places(self) -> Places:
@@ -473,11 +490,11 @@ def cron(
     expression: str, timezone: str = "UTC", *, jitter: Duration = 0, catch_up: Literal["none", "last", "all"] = "last"
 ) -> model.CronTrigger:
     """``cron("@daily")``, ``cron("0 3 * * *", "Europe/Berlin")``."""
-    from icefloe.workflow.yaml_triggers import cron_problem
-
     problem = cron_problem(expression)
     if problem is not None:
         raise ValueError(problem)
+    if not is_zone(timezone):
+        raise ValueError(f"there is no time zone '{clip(timezone)}'")
     return model.CronTrigger(
         cron=expression, timezone=timezone, fuzzy_max_delay=seconds(jitter), catch_up=model.CatchUp(catch_up)
     )
@@ -485,6 +502,8 @@ def cron(
 
 def every(interval: Duration, *, jitter: Duration = 0) -> model.IntervalTrigger:
     """``every("15m")``."""
+    if seconds(interval) < 1:
+        raise ValueError("an interval must be at least one second")
     return model.IntervalTrigger(every=seconds(interval), fuzzy_max_delay=seconds(jitter))
 
 

@@ -85,13 +85,12 @@ def _named(data: Any) -> Any:
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
-    if before == after and type(before) is type(after):
-        if isinstance(before, Mapping) and list(before) != list(after) and path in ("steps", "triggers"):
-            yield Change(f"{path} (order)", list(before), list(after))
-        return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
+        common = [key for key in before if key in after]
+        if path.rpartition(".")[2] == "steps" and common != [key for key in after if key in before]:
+            yield Change(f"{path} (order)", list(before), list(after))
         for key in dict.fromkeys((*before, *after)):
             inner = f"{path}.{key}" if path else key
             yield from _changes(inner, before.get(key), after.get(key))
-        return
-    yield Change(path, before, after)
+    elif before != after or type(before) is not type(after):
+        yield Change(path, before, after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 from icefloe.workflow import durations
@@ -11,6 +12,8 @@ from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode
 from icefloe.workflow.problems import Findings, Position, suggestion
 from icefloe.workflow.reserved import LEVELS, fold
 from icefloe.workflow.values import LONG_MAX, clip
+
+MAX_KEYS = 1000
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
@@ -25,7 +28,10 @@ class Fields:
         self.reserved: dict[str, Entry] = {}
         self.params: list[Entry] = []
         more = tuple(more)
-        for entry in node.entries.values():
+        if len(node.entries) > MAX_KEYS:
+            message = f"a {self.level.name} may have {MAX_KEYS:,} keys, this one has {len(node.entries):,}"
+            self.error("definition.too-many-keys", message, node.position)
+        for entry in islice(node.entries.values(), MAX_KEYS):
             self._sort(entry, more)
         # ``owner:`` with nothing behind it is the same as no owner.
         self.reserved = {name: entry for name, entry in self.reserved.items() if not _is_nothing(entry.value)}

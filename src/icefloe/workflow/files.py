@@ -16,6 +16,7 @@ from icefloe.workflow.interpolation import files_in
 from icefloe.workflow.model import Param, StepBase, TypedStep, Workflow, walk
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Position
+from icefloe.workflow.resolution import texts
 from icefloe.workflow.step_types import StepTypes
 
 SCRIPT_SUFFIXES = (".sql", ".py", ".sh", ".bash", ".jar", ".r", ".scala")
@@ -66,6 +67,17 @@ def script_key(script: object) -> str | None:
     return f"s3:{words[5:]}" if words.startswith("s3://") else f"file:{words}"
 
 
+def is_dynamic(text: str) -> bool:
+    """Does a text name a file by way of a parameter? Such a file cannot be read at push, so no run could use it."""
+    return re.search(r"(?<!\$)\$(?:FILE|S3)\{[^{}]*\$\{", text) is not None
+
+
+def is_dynamic_script(script: object) -> bool:
+    """Is a ``script:`` the name of a file with a parameter in it?"""
+    words = script.strip() if isinstance(script, str) else ""
+    return bool(re.fullmatch(r"[^\s;]{1,1000}", words)) and words.lower().endswith(SCRIPT_SUFFIXES) and "${" in words
+
+
 def references(workflow: Workflow, types: StepTypes, places: Places) -> Iterator[Reference]:
     """Every mention of a file, in order."""
     for param in workflow.params:
@@ -96,8 +108,6 @@ def _in_step(step: StepBase, types: StepTypes, places: Places) -> Iterator[Refer
 
 
 def _in_param(param: Param, position: Position | None) -> Iterator[Reference]:
-    from icefloe.workflow.resolution import texts
-
     for text in texts(param.value):
         for key in files_in(text):
             yield Reference(key, position)

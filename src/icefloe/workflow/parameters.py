@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterable
 
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode, describe, to_json
+from icefloe.workflow.identifiers import is_param_name
 from icefloe.workflow.model import Param, ParamMode
-from icefloe.workflow.problems import Findings, suggestion
+from icefloe.workflow.problems import Findings, Position, suggestion
 from icefloe.workflow.values import Mismatch, ParamType, clip, conform, type_of
-
-NAME = re.compile(r"[A-Za-z_][\w.\-]*\Z")
-MAX_NAME = 128
 
 _KEY = re.compile(r"(?P<expression>!)?\s*(?P<name>[^<>()!]*?)\s*(?:<(?P<type>.*)>)?\s*(?:\((?P<mode>[^()]*)\))?\s*\Z")
 _TYPES = {kind.value.lower(): kind for kind in ParamType} | {kind.notation: kind for kind in ParamType}
@@ -37,7 +35,7 @@ def read_params(entries: Iterable[Entry], findings: Findings) -> tuple[Param, ..
 
 def read_param(entry: Entry, findings: Findings) -> Param | None:
     key = _KEY.match(entry.key.strip())
-    if key is None or not NAME.match(key["name"]) or len(key["name"]) > MAX_NAME:
+    if key is None or not is_param_name(key["name"]):
         findings.error(
             "param.name",
             f"'{clip(entry.key)}' cannot name a parameter",
@@ -125,7 +123,7 @@ def _literal(name: str, kind: ParamType | str | None, mode: ParamMode, node: Nod
         return None
 
 
-def _first_wrong(node: Node, declared: ParamType | None):  # type: ignore[no-untyped-def]
+def _first_wrong(node: Node, declared: ParamType | None) -> Position:
     """The list item that does not fit, or the node."""
     if isinstance(node, ListNode):
         for item in node.items:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from icefloe.workflow.default_params import DEFAULTS, SYSTEM
 from icefloe.workflow.expressions import ExpressionError, check, kinds
-from icefloe.workflow.files import settings_texts
+from icefloe.workflow.files import is_dynamic, is_dynamic_script, settings_texts
 from icefloe.workflow.graph import Graph
 from icefloe.workflow.interpolation import names_in
 from icefloe.workflow.model import (
@@ -117,7 +117,9 @@ class _Checker:
             for param in output.params:
                 self._param(param, inner.with_steps([step.id]), place)
         if isinstance(step, TypedStep):
-            own_script = step.type in ("Shell",)
+            own_script = step.type == "Shell"
+            if is_dynamic_script(step.settings.get("script")):
+                self._dynamic(self.places.setting(step.id, ("script",)))
             for path, text in settings_texts(step.settings):
                 self._text(text, inner, self.places.setting(step.id, path), shell=own_script)
         elif isinstance(step, ForeachStep):
@@ -154,8 +156,14 @@ class _Checker:
 
     def _text(self, text: object, view: View, place: Position | None, *, shell: bool = False) -> None:
         if isinstance(text, str):
+            if is_dynamic(text):
+                self._dynamic(place)
             for name in names_in(text):
                 self._name(name, view, place, shell=shell)
+
+    def _dynamic(self, place: Position | None) -> None:
+        message = "a file's name cannot depend on a parameter: files are read when the workflow is pushed"
+        self.findings.error("file.dynamic", message, place, "name each file, and choose between steps with a condition")
 
     def _expression(
         self,

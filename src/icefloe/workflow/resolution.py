@@ -17,11 +17,12 @@ from typing import Any
 from icefloe.errors import UsageError
 from icefloe.workflow import durations
 from icefloe.workflow.expressions import ExpressionError, check, evaluate
+from icefloe.workflow.expressions.library import as_text
 from icefloe.workflow.interpolation import interpolate, interpolate_json, names_in, whole_reference
 from icefloe.workflow.model import ForeachStep, Param, ParamMode, Timeout
 from icefloe.workflow.problems import suggestion
 from icefloe.workflow.scope import Scope, UnknownNameError
-from icefloe.workflow.values import Mismatch, ParamType, TypedValue, Value, clip, conform, parse_text
+from icefloe.workflow.values import Mismatch, ParamType, TypedValue, Value, clip, conform, parse_text, type_of
 
 MAX_ITERATIONS = 100_000
 LOOP_INDEX = "loop_index"
@@ -109,8 +110,6 @@ def param_from_text(name: str, text: str, known: Param | None = None) -> Param:
 
 def literal(name: str, value: object) -> Param:
     """A parameter from a Python or JSON value. Raises :class:`Mismatch`."""
-    from icefloe.workflow.values import type_of
-
     kind = type_of(value)
     if kind is ParamType.MAP and isinstance(value, Mapping):
         return Param(name, kind, members=tuple(literal(str(key), item) for key, item in value.items()))
@@ -289,8 +288,6 @@ class _Visible(Mapping[str, Value]):
 def _as_declared(kind: ParamType, found: TypedValue) -> Value:
     """An expression's value as the declared type. The untyped ``'!x'`` is a STRING, and takes any scalar as text."""
     if kind is ParamType.STRING and found.type in (ParamType.LONG, ParamType.DOUBLE, ParamType.BOOLEAN):
-        from icefloe.workflow.expressions.library import as_text
-
         return as_text(found.value)
     return conform(kind, found.value)
 

@@ -11,6 +11,7 @@ from icefloe.workflow.change_capture import SHORT_FORM, expand, short_form_setti
 from icefloe.workflow.dag import DagReader
 from icefloe.workflow.document import Entry, MapNode, Node, ScalarNode, as_map, describe
 from icefloe.workflow.fields import Fields
+from icefloe.workflow.identifiers import MAX_LENGTH, is_step_id
 from icefloe.workflow.model import (
     FailureMode,
     ForeachStep,
@@ -32,8 +33,6 @@ from icefloe.workflow.values import ParamType, clip
 from icefloe.workflow.yaml_policies import read_retry
 from icefloe.workflow.yaml_signals import read_dependencies, read_outputs, read_watermark_dependencies
 
-STEP_ID = re.compile(r"[A-Za-z0-9_](?:[\w.\-]*[\w.])?\Z")
-MAX_ID = 128
 MAX_STEPS = 1000
 MAX_FOREACH_CONCURRENCY = 500
 
@@ -182,18 +181,13 @@ class StepReader:
         return (*own, *(param for param in more if param.name not in taken))
 
     def _valid_id(self, step_id: str, position: Position) -> bool:
-        if not STEP_ID.match(step_id) or len(step_id) > MAX_ID:
-            self._error(
-                "step.id",
-                f"'{clip(step_id)}' cannot be a step's id",
-                position,
-                f"letters, digits, _ . - (at most {MAX_ID})",
-            )
-            return False
         if "__" in step_id:
-            self._error(
-                "step.id", f"'{clip(step_id)}': '__' separates a step from its parameter", position, "use a single _"
-            )
+            message = f"'{clip(step_id)}': '__' separates a step from its parameter"
+            self._error("step.id", message, position, "use a single _")
+            return False
+        if not is_step_id(step_id):
+            hint = f"letters, digits, _ . - (at most {MAX_LENGTH})"
+            self._error("step.id", f"'{clip(step_id)}' cannot be a step's id", position, hint)
             return False
         if step_id in self.places.steps:
             first = self.places.steps[step_id].line

@@ -123,7 +123,7 @@ def _cron(fields: Fields) -> Trigger | None:
         )
         return None
     zone = fields.text("timezone") or "UTC"
-    if not _is_zone(zone):
+    if not is_zone(zone):
         fields.error(
             "trigger.timezone",
             f"there is no time zone '{clip(zone)}'",
@@ -153,7 +153,7 @@ def cron_problem(expression: str) -> str | None:
     return None if valid else f"'{clip(words)}' is no cron expression"
 
 
-def _is_zone(name: str) -> bool:
+def is_zone(name: str) -> bool:
     if not re.fullmatch(r"[A-Za-z0-9_+\-/]{1,64}", name) or name.startswith("/"):
         return False
     try:
@@ -257,7 +257,7 @@ def _watermark(fields: Fields) -> Trigger | None:
         )
         return None
     zone = fields.text("timezone") or "UTC"
-    if not _is_zone(zone):
+    if not is_zone(zone):
         fields.error(
             "trigger.timezone",
             f"there is no time zone '{clip(zone)}'",

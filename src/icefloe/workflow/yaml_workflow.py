@@ -7,10 +7,9 @@ with ``jobs`` and ``dag``), Maestro's own (one top key ``workflow``, everything 
 
 from __future__ import annotations
 
-import re
-
 from icefloe.workflow.document import MapNode, Node, describe
 from icefloe.workflow.fields import Fields
+from icefloe.workflow.identifiers import MAX_LENGTH, is_workflow_id
 from icefloe.workflow.model import Param, Trigger, Workflow
 from icefloe.workflow.parameters import base_name, read_params
 from icefloe.workflow.places import Places
@@ -18,11 +17,8 @@ from icefloe.workflow.problems import Findings
 from icefloe.workflow.step_types import StepTypes
 from icefloe.workflow.values import clip
 from icefloe.workflow.yaml_policies import read_alerting, read_retry, read_run_strategy
-from icefloe.workflow.yaml_steps import STEP_ID, StepReader
+from icefloe.workflow.yaml_steps import StepReader
 from icefloe.workflow.yaml_triggers import read_triggers
-
-WORKFLOW_ID = STEP_ID
-MAX_ID = 128
 
 
 def read_workflow(root: Node, types: StepTypes, findings: Findings, places: Places) -> Workflow | None:
@@ -83,12 +79,12 @@ def _id(fields: Fields) -> str | None:
         if key not in fields:
             fields.error("definition.missing-key", "the workflow needs an id", fields.position, "add id:")
         return None
-    if not WORKFLOW_ID.match(workflow_id) or len(workflow_id) > MAX_ID or re.search(r"\.\.", workflow_id):
+    if not is_workflow_id(workflow_id):
         fields.error(
             "workflow.id",
             f"'{clip(workflow_id)}' cannot be a workflow's id",
             fields.at(key),
-            f"letters, digits, _ . - (at most {MAX_ID})",
+            f"letters, digits, _ . - (at most {MAX_LENGTH})",
         )
         return None
     return workflow_id

@@ -42,10 +42,18 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    special = text in NULLS or text in BOOLS or INT.match(text) or FLOAT.match(text) or text == "<<"
+    special = text in NULLS or text in BOOLS or INT.match(text) or FLOAT.match(text) or _is_special_elsewhere(text)
     block = "\n" in text and text.isprintable() is False and _fits_block(text)
-    style = "|" if block else "'" if special else None
+    # Readers of YAML 1.1 and 1.2 disagree on whether these break a line; escaped, they are only themselves.
+    odd_break = any(letter in text for letter in "\x85\u2028\u2029")
+    style = '"' if odd_break else "|" if block else "'" if special else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _is_special_elsewhere(text: str) -> bool:
+    """Would a reader of YAML 1.1 take it for something else than text (``yes``, ``1_000``, ``2024-01-01``, ``=``)?"""
+    found = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
+    return any(pattern.match(text) for _, pattern in found)
 
 
 def _fits_block(text: str) -> bool:

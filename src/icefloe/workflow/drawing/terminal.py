@@ -36,7 +36,7 @@ def _draw(drawn: Figure, width: int) -> list[str]:
     fits = placed.width <= width and len(drawn.boxes) <= 200
     lines = _grid(drawn, placed) if fits else list(_listed(drawn))
     if fits:
-        lines += _conditions(drawn.arrows)
+        lines += _conditions(drawn)
     for box in drawn.boxes.values():
         if box.inner is not None:
             lines += ["", f"  {box.title} ({box.subtitle}):"]
@@ -50,9 +50,11 @@ def _words(drawn: Figure, key: str) -> list[str]:
     return [*lines, shortened(box.subtitle, TITLE_CELLS)] if box.subtitle else lines
 
 
-def _conditions(arrows: tuple[Arrow, ...]) -> list[str]:
-    labelled = [arrow for arrow in arrows if arrow.label]
-    return ["", *(f"  {arrow.source} → {arrow.target}  {arrow.label}" for arrow in labelled)] if labelled else []
+def _conditions(drawn: Figure) -> list[str]:
+    labelled = [arrow for arrow in drawn.arrows if arrow.label]
+    titles = {key: shortened(box.title, TITLE_CELLS) for key, box in drawn.boxes.items()}
+    lines = [f"  {titles[arrow.source]} → {titles[arrow.target]}  {arrow.label}" for arrow in labelled]
+    return ["", *lines] if lines else []
 
 
 def _listed(drawn: Figure) -> Iterator[str]:

@@ -43,6 +43,8 @@ def compute(operator: str, left: int | float, right: int | float) -> int | float
         result = one - other
     elif operator == "*":
         result = one * other
+    elif operator == "%" and other == 0:  # fmod calls it a domain error
+        raise ZeroDivisionError
     else:
         result = one / other if operator == "/" else math.fmod(one, other)
     if not math.isfinite(result):
@@ -55,10 +57,8 @@ def double_text(value: float) -> str:
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     sign = "-" if value < 0 else ""
-    digits, _, exponent_text = f"{abs(value):.16e}".partition("e")
-    exponent = int(exponent_text)
-    shortest = repr(abs(value))
-    digits = shortest.split("e")[0].replace(".", "").strip("0") or "0"
+    exponent = int(f"{abs(value):.16e}".partition("e")[2])
+    digits = repr(abs(value)).split("e")[0].replace(".", "").strip("0") or "0"
     if -3 <= exponent < 7:
         if exponent >= 0:
             whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from icefloe.workflow import durations
 from icefloe.workflow.expressions import dates
 from icefloe.workflow.expressions.arithmetic import double_text, wrap
 from icefloe.workflow.expressions.errors import ExpressionValueError
@@ -327,8 +328,6 @@ def _date_int_hour_to_ts(m: Machine, day: Any, hour: Any, zone: str, days: Any, 
 
 
 def _timeout_for(m: Machine, moment: dates.Moment, duration: str) -> str:
-    from icefloe.workflow import durations
-
     try:
         deadline = moment.millis + int(durations.parse(duration) * 1000)
     except ValueError as error:

@@ -1,0 +1,394 @@
+"""Has claimed steps done: in a supervised process, elsewhere behind a handle, or in a thread; and records the result, once.
+
+Everything here runs in the reactor's thread, but for the step types' own methods, which may block.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from icefloe.config import Config
+from icefloe.engine import processes
+from icefloe.engine.attempts import Attempt
+from icefloe.engine.events import Ended, HandedOver, Refused, Started
+from icefloe.engine.graph import FOREACH, SUBWORKFLOW
+from icefloe.engine.lease import Lease
+from icefloe.engine.ledger import Ledger
+from icefloe.engine.preparation import Preparation
+from icefloe.engine.processes import Job, Launcher
+from icefloe.engine.reactor import Reactor
+from icefloe.engine.transaction import Claimed
+from icefloe.errors import IcefloeError, UnreachableError
+from icefloe.faults import fault
+from icefloe.steps.contract import (
+    AttemptKey,
+    Cause,
+    Command,
+    Done,
+    Kind,
+    Launch,
+    Outcome,
+    ProcessResult,
+    Progress,
+    Waiting,
+)
+from icefloe.steps.registry import Registry
+from icefloe.store.database import Database
+from icefloe.workflow.model import ForeachStep
+
+POOL_THREADS = 16
+
+
+class Executor:
+    """The attempts of one worker. ``attempts`` are under way, ``litter`` are folders of those that have ended."""
+
+    def __init__(
+        self,
+        config: Config,
+        database: Database,
+        registry: Registry,
+        preparation: Preparation,
+        ledger: Ledger,
+        lease: Lease,
+        reactor: Reactor,
+    ) -> None:
+        self._config = config
+        self._database = database
+        self._registry = registry
+        self._preparation = preparation
+        self._ledger = ledger
+        self._lease = lease
+        self._reactor = reactor
+        self._launcher = Launcher()
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="icefloe-step")
+        self._closing = False
+        self.attempts: dict[AttemptKey, Attempt] = {}
+        self.litter: list[Attempt] = []
+
+    def open(self) -> None:
+        """Have the launcher ready before the first step needs it."""
+        self._launcher.start()
+
+    def close(self) -> None:
+        self._closing = True
+        self.abandon_all()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._launcher.close()
+        self.tidy()
+
+    def tidy(self) -> None:
+        while self.litter:
+            self.litter.pop().clean_up()
+
+    # -- beginning ---------------------------------------------------------------------------------------------------------
+
+    def begin_some(self) -> None:
+        """Take the next claimed step; instant ones of the same run are done together, in one transaction."""
+        first = self._ledger.todo.popleft()
+        if first.image.graph.nodes[first.step.id].type not in self._registry.instant():
+            self._begin(first)
+            return
+        batch = [first]
+        while (
+            self._ledger.todo
+            and self._ledger.todo[0].image.record.id == first.image.record.id
+            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant()
+        ):
+            batch.append(self._ledger.todo.popleft())
+        events = [self._instant(claimed) for claimed in batch]
+        try:
+            self._ledger.record(first.image, *events)
+        except Refused:
+            for event in events:
+                with suppress(Refused):
+                    self._ledger.record(first.image, event)
+
+    def _instant(self, claimed: Claimed) -> Ended:
+        try:
+            attempt = self._preparation.attempt(claimed)
+            progress = attempt.runtime.start(attempt.context)
+            assert isinstance(progress, Done)
+            return Ended(claimed.step.id, claimed.step.generation, progress.outcome, attempt.params)
+        except Exception as error:
+            return Ended(claimed.step.id, claimed.step.generation, _failure(error))
+
+    def _begin(self, claimed: Claimed) -> None:
+        image, state = claimed.image, claimed.step
+        fault("worker.claimed")
+        key = AttemptKey(image.record.id, state.id, state.attempt, state.generation)
+        try:
+            kind = image.graph.nodes[state.id].type
+            if kind in (FOREACH, SUBWORKFLOW):
+                self._begin_runs(claimed, key)
+                return
+            attempt = self._preparation.attempt(claimed)
+        except UnreachableError:
+            self._ledger.todo.appendleft(claimed)
+            raise
+        except Refused:
+            return
+        except Exception as error:
+            self._fail_early(claimed, error)
+            return
+        self.attempts[key] = attempt
+        if state.request is not None:
+            attempt.cancelled = True
+        attempt.deadline = None if attempt.timeout is None else time.monotonic() + attempt.timeout
+        call = (
+            partial(attempt.runtime.poll, attempt.context, state.handle)
+            if state.handle is not None
+            else partial(attempt.runtime.start, attempt.context)
+        )
+        attempt.handle = state.handle
+        if attempt.runtime.blocking:
+            self._in_thread(attempt, call)
+        else:
+            try:
+                progress: Progress = call()
+            except Exception as error:
+                progress = Done(_failure(error))
+            self._proceed(attempt, progress)
+
+    def _begin_runs(self, claimed: Claimed, key: AttemptKey) -> None:
+        image = claimed.image
+        evaluation = self._preparation.evaluation(image)
+        step = image.definition.steps[key.step_id]
+        evaluated = evaluation.step(step)
+        loop = evaluation.loop(step, evaluated.params) if isinstance(step, ForeachStep) else None
+        root, claimer = image.record.root_id, self._ledger.claimer()
+        if loop is not None:
+            params = {**evaluated.params, **loop.arrays}
+            self._ledger.follow(self._ledger.conductor.start_iterations(key, root, params, loop.length, claimer))
+        else:
+            self._ledger.follow(self._ledger.conductor.start_subworkflow(key, root, evaluated, claimer))
+
+    def _fail_early(self, claimed: Claimed, error: Exception) -> None:
+        with suppress(Refused):
+            event = Ended(claimed.step.id, claimed.step.generation, _failure(error))
+            self._ledger.record(claimed.image, event)
+
+    # -- doing -------------------------------------------------------------------------------------------------------------
+
+    def _in_thread(self, attempt: Attempt, call: Callable[[], Progress]) -> None:
+        attempt.busy = True
+
+        def work() -> None:
+            try:
+                progress: Progress = call()
+            except Exception as error:
+                progress = Done(_failure(error))
+            self._reactor.post(partial(self._returned, attempt, progress))
+
+        self._pool.submit(work)
+
+    def _returned(self, attempt: Attempt, progress: Progress) -> None:
+        attempt.busy = False
+        if attempt.key in self.attempts:
+            self._proceed(attempt, progress)
+
+    def _proceed(self, attempt: Attempt, progress: Progress) -> None:
+        match progress:
+            case Done():
+                self._finish(attempt, progress)
+            case Launch(command):
+                self._launch(attempt, command)
+            case Waiting():
+                self._wait(attempt, progress)
+
+    def _launch(self, attempt: Attempt, command: Command) -> None:
+        engine = self._config.engine
+        context = attempt.context
+        job = Job(
+            argv=command.argv,
+            env={**os.environ, **command.env},
+            cwd=str(command.cwd or self._config.root),
+            folder=str(context.folder),
+            lease_until=self._lease.valid_until,
+            timeout=attempt.timeout,
+            grace=engine.grace_seconds,
+            log_head=engine.log_head_kib * 1024,
+            log_tail=engine.log_tail_kib * 1024,
+            secrets=context.secrets,
+        )
+        attempt.link = self._launcher.launch(job)
+        self._reactor.watch(attempt.link, partial(self._heard, attempt))
+        fault("worker.launched")
+        if attempt.cancelled or attempt.lost:
+            attempt.link.cancel(at_once=attempt.lost)
+
+    def _heard(self, attempt: Attempt) -> None:
+        """A supervisor has spoken, or has gone."""
+        assert attempt.link is not None
+        messages, gone = attempt.link.messages()
+        ended = next((m["ended"] for m in messages if "ended" in m), None)
+        if ended is not None:
+            self._process_ended(attempt, processes.result_of(ended))
+        elif any("broken" in message for message in messages) or gone:
+            # The supervisor was killed. Its command went with it; whatever else it forked is found by its environment.
+            result = processes.read_result(attempt.context.folder)
+            processes.end_leftovers(str(attempt.key))
+            self._process_ended(attempt, result or ProcessResult(None))
+        elif any("started" in message for message in messages) and not attempt.started:
+            self._record_start(attempt)
+
+    def _record_start(self, attempt: Attempt, handle: Any = None) -> None:
+        event = Started(attempt.key.step_id, attempt.key.generation, attempt.params, handle)
+        try:
+            self._durably(lambda: self._ledger.record(attempt.image, event))
+        except Refused:
+            self.cancel(attempt, lost=True)
+        attempt.started = True
+        fault("worker.started")
+
+    def _process_ended(self, attempt: Attempt, result: ProcessResult) -> None:
+        assert attempt.link is not None
+        self._reactor.unwatch(attempt.link)
+        attempt.link.close()
+        attempt.link = None
+        fault("worker.process_ended")
+        try:
+            done = attempt.runtime.ended(attempt.context, result)
+        except Exception as error:
+            done = Done(_failure(error))
+        self._finish(attempt, done)
+
+    def _wait(self, attempt: Attempt, waiting: Waiting) -> None:
+        if not attempt.started or attempt.handle != waiting.handle:
+            attempt.handle = waiting.handle
+            self._record_start(attempt, waiting.handle)
+        if attempt.lost:
+            self._forget(attempt)
+            return
+        if attempt.deadline is not None and time.monotonic() >= attempt.deadline:
+            self._cancel_remote(attempt)
+            self._finish(
+                attempt, Done(Outcome(Kind.TIMEOUT, cause=Cause("it took longer than its timeout", "step.timeout")))
+            )
+            return
+        poll = partial(attempt.runtime.poll, attempt.context, waiting.handle)
+        self._reactor.at(time.monotonic() + waiting.poll_after, partial(self._poll, attempt, poll))
+
+    def _poll(self, attempt: Attempt, poll: Callable[[], Progress]) -> None:
+        if attempt.key in self.attempts and not attempt.busy:
+            self._in_thread(attempt, poll)
+
+    def _finish(self, attempt: Attempt, done: Done) -> None:
+        """Record the result, once: with its log, and with what the step itself wants in the same transaction."""
+        if attempt.lost:
+            self._forget(attempt)
+            return
+        outcome = attempt.without_secrets(done.outcome)
+        if attempt.cancelled and outcome.kind is not Kind.SUCCEEDED:
+            outcome = Outcome(Kind.STOPPED, outcome.outputs, outcome.cause)
+
+        def also(connection: Connection) -> None:
+            attempt.ship_log(connection)
+            if done.in_transaction is not None:
+                done.in_transaction(connection)
+
+        # A quick step's start and end are recorded together.
+        start = () if attempt.started else (Started(attempt.key.step_id, attempt.key.generation, attempt.params),)
+        end = Ended(attempt.key.step_id, attempt.key.generation, outcome, attempt.params)
+        self.attempts.pop(attempt.key, None)
+        fault("worker.before_result")
+        try:
+            self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=also))
+        except Refused:
+            pass  # the claim was lost meanwhile: somebody else has recorded, or will
+        except UnreachableError:
+            self.attempts[attempt.key] = attempt
+            raise
+        except Exception as error:
+            end = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.params)
+            with suppress(Refused):
+                self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
+        fault("worker.after_result")
+        self.litter.append(attempt)
+        self._ledger.more_ready = True
+
+    # -- ending ------------------------------------------------------------------------------------------------------------
+
+    def hand_over(self, attempt: Attempt) -> None:
+        """End it here, so that another worker does it; what goes on elsewhere is left alone."""
+        self._end_process(attempt)
+        with suppress(Refused):
+            self._ledger.record(attempt.image, HandedOver(attempt.key.step_id, attempt.key.generation))
+        self._forget(attempt)
+
+    def abandon_all(self) -> None:
+        """End everything, record nothing."""
+        for attempt in list(self.attempts.values()):
+            self._end_process(attempt)
+            self._forget(attempt)
+
+    def _end_process(self, attempt: Attempt) -> None:
+        """Kill, and wait until the supervisor says that all is over."""
+        if attempt.link is None:
+            return
+        self._reactor.unwatch(attempt.link)
+        attempt.link.cancel(at_once=True)
+        attempt.link.socket.settimeout(10)
+        gone = False
+        with suppress(TimeoutError):
+            while not gone:
+                messages, gone = attempt.link.messages()
+                gone = gone or any("ended" in message for message in messages)
+        attempt.link.close()
+        attempt.link = None
+
+    def cancel(self, attempt: Attempt, *, lost: bool = False) -> None:
+        if attempt.lost or (attempt.cancelled and not lost):
+            return
+        attempt.cancelled = True
+        attempt.lost = lost
+        if attempt.link is not None:
+            attempt.link.cancel(at_once=lost)
+        elif attempt.handle is not None:
+            self._cancel_remote(attempt)
+            if not attempt.busy:
+                poll = partial(attempt.runtime.poll, attempt.context, attempt.handle)
+                self._in_thread(attempt, poll)
+
+    def _cancel_remote(self, attempt: Attempt) -> None:
+        def work() -> None:
+            with suppress(Exception):
+                attempt.runtime.cancel(attempt.context, attempt.handle)
+
+        self._pool.submit(work)
+
+    def _durably(self, action: Callable[[], None]) -> None:
+        self._ledger.durably(action, lambda: self._closing or self._lease.lost)
+
+    def _forget(self, attempt: Attempt) -> None:
+        self.attempts.pop(attempt.key, None)
+        self.litter.append(attempt)
+
+    def extend_leases(self) -> None:
+        for attempt in self.attempts.values():
+            if attempt.link is not None:
+                attempt.link.extend(self._lease.valid_until)
+
+    def ship_logs(self) -> None:
+        growing = [a for a in self.attempts.values() if a.started and not a.lost and any(a.new_log())]
+        if growing:
+            with self._database.write() as connection:
+                for attempt in growing:
+                    attempt.ship_log(connection)
+            for attempt in growing:
+                attempt.log_shipped()
+
+
+def _failure(error: Exception) -> Outcome:
+    """An exception in a step's own code or in the evaluation of its parameters."""
+    cause = Cause.of(error)
+    if isinstance(error, IcefloeError):
+        return Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=cause)
+    return Outcome(Kind.PLATFORM if isinstance(error, OSError) else Kind.ERROR, cause=cause)

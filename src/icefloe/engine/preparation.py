@@ -1,0 +1,97 @@
+"""From a claimed step to an attempt that can be started: parameters, settings, secrets and a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from icefloe.config import Config
+from icefloe.engine.attempts import Attempt, InlineLog, attempt_folder
+from icefloe.engine.conductor import Conductor
+from icefloe.engine.evaluation import Evaluation
+from icefloe.engine.images import Image
+from icefloe.engine.transaction import Claimed
+from icefloe.steps.contract import AttemptKey, StepContext
+from icefloe.steps.registry import Registry
+from icefloe.store import definitions as stored
+from icefloe.store import runs
+from icefloe.store.database import Database
+from icefloe.workflow.interpolation import reveal
+from icefloe.workflow.model import TypedStep
+from icefloe.workflow.values import TypedValue
+
+
+class Preparation:
+    """Here, and only here, secrets are filled in: in memory, for the attempt's own process."""
+
+    def __init__(self, config: Config, database: Database, conductor: Conductor, registry: Registry) -> None:
+        self._config = config
+        self._database = database
+        self._conductor = conductor
+        self._registry = registry
+
+    def attempt(self, claimed: Claimed) -> Attempt:
+        image, state = claimed.image, claimed.step
+        record, definition = image.record, image.definition
+        step = definition.steps[state.id]
+        key = AttemptKey(record.id, state.id, state.attempt, state.generation)
+        runtime = self._registry.find(step.type if isinstance(step, TypedStep) else "noop")
+        evaluated = self.evaluation(image).step(step)
+        folder = attempt_folder(self._config.home, key)
+        if not runtime.instant:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        secrets = tuple(os.environ[name] for name in sorted(definition.secrets) if os.environ.get(name))
+        engine = self._config.engine
+        context = StepContext(
+            key=key,
+            root_run_id=record.root_id,
+            workflow_id=record.workflow_id,
+            version=record.version,
+            step_path=definition.paths[state.id],
+            iteration=record.iteration,
+            settings=reveal(evaluated.settings, os.environ, definition.secrets),
+            params=_revealed(evaluated.visible, definition.secrets),
+            secrets=secrets,
+            folder=folder,
+            config=self._config,
+            database=self._database,
+            read_file=partial(self._read_file, definition.files),
+            log=InlineLog(folder, secrets, engine.log_head_kib * 1024, engine.log_tail_kib * 1024),
+            steps=partial(self._statuses, record.id),
+        )
+        return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout)
+
+    def evaluation(self, image: Image) -> Evaluation:
+        """Asks the database only for what the run itself does not know: the runs around it, and files."""
+
+        def around(run_id: str) -> Image:
+            with self._database.read() as connection:
+                return self._conductor.images.get(connection, run_id)
+
+        def file(digest: str) -> bytes | None:
+            with self._database.read() as connection:
+                return stored.file(connection, digest)
+
+        return Evaluation(around, image, file)
+
+    def _read_file(self, files: Mapping[str, str], name: str) -> bytes:
+        with self._database.read() as connection:
+            content = stored.file(connection, files.get(name, name))
+        if content is None:
+            raise FileNotFoundError(f"{name} is not part of this version of the workflow")
+        return content
+
+    def _statuses(self, run_id: str) -> dict[str, str]:
+        with self._database.read() as connection:
+            return {row.step_id: row.status for row in runs.load_steps(connection, run_id)}
+
+
+def _revealed(values: Mapping[str, TypedValue], allowed: Collection[str]) -> dict[str, TypedValue]:
+    """With secrets filled in: for the step's process only, never for the store."""
+    if not allowed:
+        return dict(values)
+    return {
+        name: TypedValue.from_dict({"type": item.type.value, "value": reveal(item.value, os.environ, allowed)})
+        for name, item in values.items()
+    }

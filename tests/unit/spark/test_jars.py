@@ -1,0 +1,100 @@
+"""The jar cache, filled by the real Ivy from a repository in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from icefloe.config import from_dict
+from icefloe.errors import UnreachableError
+from icefloe.spark import jars, java
+from icefloe.spark.jars import ChecksumError, Jar
+
+CONTENT = b"not really a jar, but nobody opens it"
+
+
+@pytest.fixture
+def jar() -> Jar:
+    return Jar("org.example.floe", "drift_2.13", "1.2.3", hashlib.sha256(CONTENT).hexdigest(), "base", "extra")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, jar: Jar) -> dict[str, str]:
+    folder = tmp_path / "repository" / "org/example/floe" / jar.module / jar.revision
+    folder.mkdir(parents=True)
+    (folder / jar.file_name).write_bytes(CONTENT)
+    (folder / f"{jar.module}-{jar.revision}.pom").write_text(
+        f"<project><modelVersion>4.0.0</modelVersion><groupId>{jar.organisation}</groupId>"
+        f"<artifactId>{jar.module}</artifactId><version>{jar.revision}</version></project>"
+    )
+    return {**os.environ, "ICEFLOE_MAVEN_MIRROR": f"file://{tmp_path}/repository/"}
+
+
+def test_a_jar_is_fetched_once_by_its_coordinates(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    cache, said = tmp_path / "cache", []
+    [path] = jars.ensure([jar], java.find().launcher, folder=cache, env=mirror, note=said.append)
+    assert path == cache / "drift_2.13-1.2.3-extra.jar"
+    assert path.read_bytes() == CONTENT
+    assert [entry.name for entry in cache.iterdir()] == [path.name]
+    jars.ensure([jar], Path("/no/java/needed"), folder=cache, env={}, note=said.append)
+    assert len(said) == 1
+
+
+def test_a_wrong_checksum_is_an_error_and_nothing_is_kept(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    other = Jar(jar.organisation, jar.module, jar.revision, "0" * 64, "base", jar.classifier)
+    with pytest.raises(ChecksumError, match=jar.sha256):
+        jars.ensure([other], java.find().launcher, folder=tmp_path / "cache", env=mirror)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_several_processes_may_fill_the_cache_at_once(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    cache, launcher = tmp_path / "cache", java.find().launcher
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(jars.ensure, [jar], launcher, folder=cache, env=mirror) for _ in range(3)]
+        assert {task.result()[0].read_bytes() for task in tasks} == {CONTENT}
+    assert [entry.name for entry in cache.iterdir()] == [jar.file_name]
+
+
+def test_a_jar_that_cannot_be_had_is_named_with_the_ways_out(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    absent = Jar(jar.organisation, jar.module, "9.9", jar.sha256, "base")
+    with pytest.raises(UnreachableError, match=r"org\.example\.floe:drift_2\.13:9\.9") as caught:
+        jars.ensure([absent], java.find().launcher, folder=tmp_path / "cache", env=mirror)
+    assert "ICEFLOE_MAVEN_MIRROR" in (caught.value.hint or "")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_changed_file_in_the_cache_is_found(tmp_path: Path, jar: Jar) -> None:
+    (tmp_path / jar.file_name).write_bytes(CONTENT)
+    assert jars.verify([jar], tmp_path) == []
+    (tmp_path / jar.file_name).write_bytes(CONTENT + b"!")
+    assert jars.verify([jar], tmp_path) == [jar]
+
+
+def test_the_locked_list_is_complete_and_well_formed() -> None:
+    found = jars.locked()
+    assert {jar.need for jar in found} == {"base", "postgres", "s3"}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)
+    assert len({jar.file_name for jar in found}) == len(found)
+
+
+def test_only_the_jars_that_the_configuration_uses_are_required() -> None:
+    def needed(catalog: dict[str, object]) -> frozenset[str]:
+        return jars.needs(from_dict({"catalog": catalog}, root=Path("/p")))
+
+    assert needed({}) == {"base"}
+    assert needed({"uri": "postgresql://jo@db/lake"}) == {"base", "postgres"}
+    assert needed({"type": "rest", "uri": "http://c", "properties": {"s3.endpoint": "http://s"}}) == {"base", "s3"}
+    assert needed({"type": "glue", "warehouse": "s3://b/w"}) == {"base", "s3"}
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [({"ICEFLOE_JARS": "/a/b"}, "/a/b"), ({"XDG_CACHE_HOME": "/cache"}, "/cache/icefloe/jars")],
+)
+def test_the_cache_is_where_the_environment_says(env: dict[str, str], folder: str) -> None:
+    assert jars.cache_folder(env) == Path(folder)
