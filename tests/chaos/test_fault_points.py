@@ -59,12 +59,12 @@ def test_a_kill_at_a_point_changes_nothing_in_the_end(
     run = project.start(pipeline.push(project))
     once = tmp_path / "killed"
     victim = start_worker(project, f"{point}:{passing}", once)
-    wait_until(once.exists, 30, f"{point} was never passed")
+    wait_until(once.exists, 90, f"{point} was never passed")
     if not point.startswith("supervisor."):
         victim.join(10)
         assert victim.exitcode == -signal.SIGKILL
     with worker_process(project):
-        wait_until(lambda: project.show(run).ended, 60)
+        wait_until(lambda: project.show(run).ended, 120)
         wait_until(lambda: not step_processes(project), 10)
     end(victim)
     pipeline.check(project, run)
@@ -74,12 +74,12 @@ def test_a_kill_at_a_point_changes_nothing_in_the_end(
 def test_a_worker_that_takes_over_may_be_killed_too(project: Project, tmp_path: Path, point: str) -> None:
     run = project.start(pipeline.push(project))
     first = start_worker(project, f"{AFTER_A_DEATH[point]}:1", tmp_path / "first")
-    wait_until((tmp_path / "first").exists, 30)
+    wait_until((tmp_path / "first").exists, 90)
     first.join(10)
     second = start_worker(project, f"{point}:1", tmp_path / "second")
-    wait_until((tmp_path / "second").exists, 30, f"{point} was never passed")
+    wait_until((tmp_path / "second").exists, 90, f"{point} was never passed")
     second.join(10)
     assert second.exitcode == -signal.SIGKILL
     with worker_process(project):
-        wait_until(lambda: project.show(run).ended, 60)
+        wait_until(lambda: project.show(run).ended, 120)
     pipeline.check(project, run)

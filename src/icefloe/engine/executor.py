@@ -93,14 +93,14 @@ class Executor:
     def begin_some(self) -> None:
         """Take the next claimed step; instant ones of the same run are done together, in one transaction."""
         first = self._ledger.todo.popleft()
-        if first.image.graph.nodes[first.step.id].type not in self._registry.instant():
+        if first.image.graph.nodes[first.step.id].type not in self._registry.instant:
             self._begin(first)
             return
         batch = [first]
         while (
             self._ledger.todo
             and self._ledger.todo[0].image.record.id == first.image.record.id
-            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant()
+            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant
         ):
             batch.append(self._ledger.todo.popleft())
         events = [self._instant(claimed) for claimed in batch]

@@ -40,10 +40,10 @@ class HistoryLostError(IcefloeError):
     def __init__(
         self, message: str, *, where: str | None = None, hint: str | None = None, diff_possible: bool = False
     ) -> None:
-        choices = "on_gap: full (take the table as it is)"
+        choices = "full (take the table as it is)"
         if diff_possible:
-            choices += " or on_gap: diff (compare the live files of both snapshots)"
-        super().__init__(message, where=where, hint=hint or f"choose what to do: {choices}")
+            choices += " or diff (compare the live files of both snapshots)"
+        super().__init__(message, where=where, hint=hint or f"choose by on_gap: in a capture, --on-gap here: {choices}")
         self.diff_possible = diff_possible
 
 

@@ -216,6 +216,19 @@ def _interval(transform: str, value: Value, source: Field) -> tuple[Value, Value
     return start, end
 
 
+def _within(low: int, width: int, least: int, most: int) -> tuple[int, int]:
+    """Iceberg truncates downwards, so the lowest values leave their type or wrap around to its highest: nothing is told there."""
+    if low < least or low + width > most:
+        raise OverflowError(f"{low} to {low + width} is beyond the type")
+    return low, low + width
+
+
+def _beyond_calendar(field: PartitionField, value: Value, source: Field) -> bool:
+    """A number where a date or a time should be: one that Python's calendar does not have."""
+    is_moment = field.transform == "day" or (field.transform == "identity" and source.type.startswith(("date", "time")))
+    return is_moment and isinstance(value, int)
+
+
 def _prefix(name: str, value: str, width: int) -> str:
     """Strings whose first ``width`` characters are ``value``.
 
@@ -240,19 +253,6 @@ def _after(value: str) -> str | None:
 
 def _width(transform: str) -> int:
     return int(transform[transform.index("[") + 1 : transform.index("]")])
-
-
-def _within(low: int, width: int, least: int, most: int) -> tuple[int, int]:
-    """Iceberg truncates downwards, so the lowest values leave their type or wrap around to its highest: nothing is told there."""
-    if low < least or low + width > most:
-        raise OverflowError(f"{low} to {low + width} is beyond the type")
-    return low, low + width
-
-
-def _beyond_calendar(field: PartitionField, value: Value, source: Field) -> bool:
-    """A number where a date or a time should be: one that Python's calendar does not have."""
-    is_moment = field.transform == "day" or (field.transform == "identity" and source.type.startswith(("date", "time")))
-    return is_moment and isinstance(value, int)
 
 
 def _moments(transform: str, value: Value) -> tuple[datetime, datetime]:

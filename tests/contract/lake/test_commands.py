@@ -169,7 +169,7 @@ def test_a_gap_ends_with_the_words_to_type(icefloe: Icefloe, playback: Playback)
     playback.expire(first, second)
     result = icefloe("changes", playback.name, "--since", first)
     assert result.code == 1
-    assert "on_gap" in result.err
+    assert "--on-gap here: full" in result.err
     full = icefloe("changes", playback.name, "--since", first, "--on-gap", "full")
     assert full.code == 0
     assert "history is lost" in full.out

@@ -74,7 +74,7 @@ def test_a_chain_with_a_hole_is_expired() -> None:
     with pytest.raises(HistoryExpiredError) as raised:
         ids(table_metadata([LINE[0], *LINE[2:]], {"main": 4}), at(1))
     assert raised.value.diff_possible
-    assert "on_gap: diff" in (raised.value.hint or "")
+    assert "diff (compare" in (raised.value.hint or "")
 
 
 ROLLED_BACK = {
