@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -46,13 +48,22 @@ def main() -> int:
     arguments = parser.parse_args()
     wanted = arguments.only or ["lint", *SUITES]
     os.environ[RUN_VARIABLE] = uuid4().hex
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run(wanted, long=arguments.long)
+    except (KeyboardInterrupt, SystemExit):
+        orphans()
+        raise
+
+
+def run(wanted: list[str], *, long: bool) -> int:
     results: list[Result] = []
     if "lint" in wanted:
         results += [lint(name, command) for name, command in LINT.items()]
     with tempfile.TemporaryDirectory(prefix="icefloe-test-") as scratch:
         os.environ["ICEFLOE_TEST_PROJECT"] = str(Path(scratch).resolve() / "project")
         try:
-            results += [suite(name, Path(scratch), long=arguments.long) for name in SUITES if name in wanted]
+            results += [suite(name, Path(scratch), long=long) for name in SUITES if name in wanted]
         finally:
             end_server(Path(os.environ["ICEFLOE_TEST_PROJECT"]))
     results.append(orphans())
@@ -109,7 +120,7 @@ def end_server(project: Path) -> None:
 
 
 def orphans() -> Result:
-    """Processes that carry this run's mark in their environment and are still there."""
+    """Processes that carry this run's mark in their environment and are still there. They are told, and then ended."""
     began = time.monotonic()
     mark = f"{RUN_VARIABLE}={os.environ[RUN_VARIABLE]}".encode()
     deadline = time.monotonic() + 15
@@ -117,6 +128,8 @@ def orphans() -> Result:
         time.sleep(0.2)
     for pid, words in left:
         print(f"left behind: process {pid}: {words}", flush=True)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return Result("no orphans", int(not left), len(left), time.monotonic() - began)
 
 

@@ -13,7 +13,7 @@ from tests.chaos import pipeline
 from tests.chaos.victims import end, start_worker, step_processes, worker_process
 from tests.projects import Project, wait_until
 
-# Point -> at which of its passings the process is killed.
+# Point -> at which of its passings the process is killed; all but the first of them only in the long runs.
 SCHEDULE = {
     "conductor.before_commit": (2, 9),
     "conductor.after_commit": (1, 7, 16),
@@ -45,19 +45,26 @@ def test_every_fault_point_has_a_schedule() -> None:
     assert engine_points == set(SCHEDULE) | set(AFTER_A_DEATH)
 
 
-@pytest.mark.parametrize(("point", "passing"), [(p, n) for p, ns in SCHEDULE.items() for n in ns])
+@pytest.mark.parametrize(
+    ("point", "passing"),
+    [
+        pytest.param(point, passing, marks=() if passing == passings[0] else pytest.mark.long)
+        for point, passings in SCHEDULE.items()
+        for passing in passings
+    ],
+)
 def test_a_kill_at_a_point_changes_nothing_in_the_end(
     project: Project, tmp_path: Path, point: str, passing: int
 ) -> None:
     run = project.start(pipeline.push(project))
     once = tmp_path / "killed"
     victim = start_worker(project, f"{point}:{passing}", once)
-    wait_until(once.exists, 30, f"{point} was never passed")
+    wait_until(once.exists, 90, f"{point} was never passed")
     if not point.startswith("supervisor."):
         victim.join(10)
         assert victim.exitcode == -signal.SIGKILL
     with worker_process(project):
-        wait_until(lambda: project.show(run).ended, 60)
+        wait_until(lambda: project.show(run).ended, 120)
         wait_until(lambda: not step_processes(project), 10)
     end(victim)
     pipeline.check(project, run)
@@ -67,12 +74,12 @@ def test_a_kill_at_a_point_changes_nothing_in_the_end(
 def test_a_worker_that_takes_over_may_be_killed_too(project: Project, tmp_path: Path, point: str) -> None:
     run = project.start(pipeline.push(project))
     first = start_worker(project, f"{AFTER_A_DEATH[point]}:1", tmp_path / "first")
-    wait_until((tmp_path / "first").exists, 30)
+    wait_until((tmp_path / "first").exists, 90)
     first.join(10)
     second = start_worker(project, f"{point}:1", tmp_path / "second")
-    wait_until((tmp_path / "second").exists, 30, f"{point} was never passed")
+    wait_until((tmp_path / "second").exists, 90, f"{point} was never passed")
     second.join(10)
     assert second.exitcode == -signal.SIGKILL
     with worker_process(project):
-        wait_until(lambda: project.show(run).ended, 60)
+        wait_until(lambda: project.show(run).ended, 120)
     pipeline.check(project, run)

@@ -18,7 +18,9 @@ from tests.projects import Project
 
 # Forked from a server that has everything imported: a new worker is there in milliseconds.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["icefloe.engine.worker", "icefloe.service.client", "tests.projects"])
+_context.set_forkserver_preload(
+    ["icefloe.engine.worker", "icefloe.service.client", "icefloe.steps.shell", "tests.projects"]
+)
 
 
 def _work(config: Any, fault: str, once: str) -> None:

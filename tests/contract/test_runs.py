@@ -241,3 +241,12 @@ def test_one_occasion_starts_one_run(project: Project) -> None:
     again = project.client.runs.start("chain", occasion="cron:2026-01-01")
     assert (first.run_id, first.created, again.run_id, again.created) == ("chain-1", True, "chain-1", False)
     assert [view.run_id for view in project.client.runs.listing()] == ["chain-1"]
+
+
+def test_pausing_a_workflow_is_remembered_and_touches_no_run(project: Project) -> None:
+    workflow = project.push(CHAIN)
+    project.client.workflows.set_paused(workflow, True)
+    assert project.client.workflows.show(workflow).paused
+    assert project.execute(workflow).status == "SUCCEEDED"
+    project.client.workflows.set_paused(workflow, False)
+    assert not project.client.workflows.show(workflow).paused

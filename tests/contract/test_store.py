@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from icefloe.store import definitions, migrations, workers
-from icefloe.store.database import Database, StateUnusableError
+from icefloe.store import definitions, migrations, runs, workers
+from icefloe.store.database import Database, StateUnusableError, prepare_file
 from icefloe.store.migrations import SchemaError
 from icefloe.store.tables import metadata
 from icefloe.store.workers import WorkerRecord
@@ -112,3 +112,32 @@ def test_a_state_file_that_is_gone_is_not_made_again_silently(tmp_path: Path) ->
     with pytest.raises(StateUnusableError, match="cannot be opened"):
         migrations.current(database)
     assert not (tmp_path / "state.db").exists()
+
+
+def test_what_workers_ask_all_the_time_is_answered_from_small_indexes(tmp_path: Path) -> None:
+    """A hundred thousand finished runs must not be walked over: the partial indexes hold only what is under way."""
+    prepare_file(tmp_path / "state.db")
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    migrations.upgrade(database)
+    with database.read() as connection:
+        plans: list[str] = []
+
+        def explain(_: object, __: object, statement: str, parameters: tuple[object, ...], *___: object) -> None:
+            if statement.startswith("SELECT"):
+                rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                plans.append(" ".join(str(row[3]) for row in rows))
+
+        sa.event.listen(connection, "before_cursor_execute", explain)
+        runs.ready_steps(connection, 10)
+        runs.waiting_workflows(connection)
+        runs.in_progress(connection)
+        runs.owned_by(connection, "w")
+        runs.orphaned(connection)
+        runs.active_of_workflow(connection, "w")
+        runs.listing(connection)
+    assert "steps_ready" in plans[0]
+    assert all("runs_active" in plan for plan in plans[1:3])
+    assert all("steps_owned" in plan for plan in plans[3:5])
+    assert not any(plan.strip() == "SCAN runs" for plan in plans[:6])
+    assert "TEMP B-TREE" not in plans[6], plans[6]
+    database.close()

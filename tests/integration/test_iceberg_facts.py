@@ -86,7 +86,7 @@ def avro(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return records, json.loads(reader.metadata["avro.schema"])
 
 
-# -- operations (lake/changes.py) ------------------------------------------------------------------------------------------
+# -- operations (lake/content.py) ------------------------------------------------------------------------------------------
 
 
 def test_a_merge_is_an_append_when_all_its_keys_are_new_and_an_overwrite_when_one_matches(t: Tables) -> None:

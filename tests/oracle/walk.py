@@ -15,8 +15,8 @@ from tests.histories import generator
 from tests.histories.history import History
 from tests.oracle.check import Checker
 from tests.oracle.tally import Tally
+from tests.spark_server import fresh_namespace
 
-NAMESPACE = "oracle"
 STEPS = 12
 
 # A handful of rows and hundreds of different statements: compiling code and shuffling into 200 parts would be most of it.
@@ -35,12 +35,18 @@ class Place:
     spark: Any
     catalog: Any
     config: Config
+    namespace: str
 
     @classmethod
     def on(cls, spark: Any, config: Config) -> Place:
         for key, value in TINY.items():
             spark.conf.set(key, value)
-        return cls(spark, load_catalog(config.catalog.name, **config.catalog.pyiceberg_properties()), config)
+        return cls(
+            spark,
+            load_catalog(config.catalog.name, **config.catalog.pyiceberg_properties()),
+            config,
+            fresh_namespace(spark),
+        )
 
     @property
     def lake(self) -> Lake:
@@ -64,10 +70,9 @@ class FailedHistoryError(AssertionError):
 
 def play(place: Place, seed: int, tally: Tally, *, steps: int = STEPS) -> set[str]:
     """Play one history; returns which operations it had. The table is dropped at the end."""
-    place.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     history = None
     try:
-        history = generator.start(place.spark, place.catalog, NAMESPACE, seed)
+        history = generator.start(place.spark, place.catalog, place.namespace, seed)
         # Its own randomness: what is asked must not change what is done.
         checker = Checker(history, place.lake, warehouse=place.warehouse, rng=Random(f"ask {seed}"), tally=tally)
         for number in range(1, steps + 1):

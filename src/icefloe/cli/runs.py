@@ -17,10 +17,13 @@ from icefloe.cli.progress import Progress
 from icefloe.errors import UsageError
 from icefloe.service.client import Client
 from icefloe.service.views import RunView, StepView
+from icefloe.workflow.default_params import DEFAULTS
 
+_EVERY_RUN_HAS = frozenset(param.name for param in DEFAULTS)
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "TIMED_OUT": 1, "STOPPED": 4}
 
 RunArgument = Annotated[str, typer.Argument(help="The run, as `icefloe runs` prints it.")]
+RunOrWorkflow = Annotated[str, typer.Argument(help="A run, or a workflow.")]
 ParamsArgument = Annotated[list[str] | None, typer.Argument(help="Parameters of the run: name=value.")]
 WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; without a worker, execute it here.")]
 
@@ -115,8 +118,10 @@ def show(
         title.append(_coloured(view.status + (f" ({view.request})" if view.request else "")))
         title.append(f"  version {view.version}, {ago(view.created_at)}, {_took(view)}")
         console.print(title)
-        if view.params:
-            console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(view.params.items()))))
+        given = view.initiator.get("given", {})
+        params = {name: value for name, value in view.params.items() if name in given or name not in _EVERY_RUN_HAS}
+        if params:
+            console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(params.items()))))
         console.print(steps_table(view.steps))
         if events:
             for event in view.events:
@@ -237,14 +242,27 @@ def kill(run: RunArgument, output: OutputOption = Output.text) -> None:
     _do(lambda client: client.runs.kill(run), output)
 
 
-def pause(run: RunArgument, output: OutputOption = Output.text) -> None:
-    """Start nothing new in a run; what runs goes on. A workflow's id pauses its triggers."""
-    _do(lambda client: client.runs.pause(run), output)
+def pause(run: RunOrWorkflow, output: OutputOption = Output.text) -> None:
+    """Start nothing new in a run; what runs goes on. With a workflow's id: its triggers start no more runs."""
+    _pause(run, True, output)
 
 
-def resume(run: RunArgument, output: OutputOption = Output.text) -> None:
-    """Let a paused run go on."""
-    _do(lambda client: client.runs.resume(run), output)
+def resume(run: RunOrWorkflow, output: OutputOption = Output.text) -> None:
+    """Let a paused run, or a paused workflow's triggers, go on."""
+    _pause(run, False, output)
+
+
+def _pause(name: str, paused: bool, output: Output) -> None:
+    with Client() as client:
+        if not client.workflows.exists(name):
+            view = client.runs.pause(name) if paused else client.runs.resume(name)
+            _tell(view, output)
+            return
+        client.workflows.set_paused(name, paused)
+        if output is Output.json:
+            print_json(client.workflows.show(name).to_dict())
+        else:
+            note(f"the triggers of {name} {'start no more runs' if paused else 'go on'}")
 
 
 def skip(run: RunArgument, step: Annotated[str, typer.Argument()], output: OutputOption = Output.text) -> None:
@@ -254,7 +272,10 @@ def skip(run: RunArgument, step: Annotated[str, typer.Argument()], output: Outpu
 
 def _do(verb: Callable[[Client], RunView], output: Output) -> None:
     with Client() as client:
-        view = verb(client)
+        _tell(verb(client), output)
+
+
+def _tell(view: RunView, output: Output) -> None:
     if output is Output.json:
         print_json(view.to_dict())
     else:

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from sqlalchemy.engine import Connection
 
 from icefloe.engine.images import Image
 from icefloe.engine.processes import Link
-from icefloe.engine.supervisor import Masker, SegmentedLog
-from icefloe.steps.contract import AttemptKey, StepContext, StepRuntime
+from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
+from icefloe.steps.contract import AttemptKey, Outcome, StepContext, StepRuntime
 from icefloe.store import logs
 from icefloe.store.logs import LogKey
 from icefloe.workflow.values import TypedValue
@@ -48,10 +48,33 @@ class Attempt:
     deadline: float | None = None
     shipped: dict[int, int] = field(default_factory=dict)
     """Log segments that the store has, with their sizes."""
+    _shipping: tuple[dict[int, bytes], list[int]] = field(default_factory=lambda: ({}, []))
 
     @property
     def log_key(self) -> LogKey:
         return LogKey(self.key.run_id, self.key.step_id, self.key.attempt)
+
+    def without_secrets(self, outcome: Outcome) -> Outcome:
+        """What is recorded of an outcome: a step may have put a secret into its outputs, or into its error."""
+        secrets = sorted(self.context.secrets, key=len, reverse=True)
+        if not secrets:
+            return outcome
+
+        def masked(data: Any) -> Any:
+            if isinstance(data, str):
+                for secret in secrets:
+                    data = data.replace(secret, MASK.decode())
+                return data
+            if isinstance(data, Mapping):
+                return {key: masked(item) for key, item in data.items()}
+            return [masked(item) for item in data] if isinstance(data, list | tuple) else data
+
+        outputs = {
+            name: TypedValue.from_dict({"type": item.type.value, "value": masked(item.value)})
+            for name, item in outcome.outputs.items()
+        }
+        cause = outcome.cause and replace(outcome.cause, message=masked(outcome.cause.message))
+        return replace(outcome, outputs=outputs, cause=cause)
 
     def new_log(self) -> tuple[dict[int, bytes], list[int]]:
         """Segments that are new or have grown since they were last shipped, and segments that are gone."""
@@ -71,9 +94,14 @@ class Attempt:
         return grown, gone
 
     def ship_log(self, connection: Connection) -> None:
-        grown, gone = self.new_log()
+        """Write what is new of the log; :meth:`log_shipped` follows when the transaction was committed."""
+        self._shipping = self.new_log()
+        grown, gone = self._shipping
         if grown or gone:
             logs.write(connection, self.log_key, grown, gone)
+
+    def log_shipped(self) -> None:
+        grown, gone = self._shipping
         for number in gone:
             del self.shipped[number]
         self.shipped.update((number, len(content)) for number, content in grown.items())

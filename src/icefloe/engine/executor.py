@@ -93,14 +93,14 @@ class Executor:
     def begin_some(self) -> None:
         """Take the next claimed step; instant ones of the same run are done together, in one transaction."""
         first = self._ledger.todo.popleft()
-        if first.image.graph.nodes[first.step.id].type not in self._registry.instant():
+        if first.image.graph.nodes[first.step.id].type not in self._registry.instant:
             self._begin(first)
             return
         batch = [first]
         while (
             self._ledger.todo
             and self._ledger.todo[0].image.record.id == first.image.record.id
-            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant()
+            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant
         ):
             batch.append(self._ledger.todo.popleft())
         events = [self._instant(claimed) for claimed in batch]
@@ -285,7 +285,7 @@ class Executor:
         if attempt.lost:
             self._forget(attempt)
             return
-        outcome = done.outcome
+        outcome = attempt.without_secrets(done.outcome)
         if attempt.cancelled and outcome.kind is not Kind.SUCCEEDED:
             outcome = Outcome(Kind.STOPPED, outcome.outputs, outcome.cause)
 
@@ -308,7 +308,6 @@ class Executor:
             raise
         except Exception as error:
             end = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.params)
-            attempt.shipped.clear()
             with suppress(Refused):
                 self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
@@ -383,6 +382,8 @@ class Executor:
             with self._database.write() as connection:
                 for attempt in growing:
                     attempt.ship_log(connection)
+            for attempt in growing:
+                attempt.log_shipped()
 
 
 def _failure(error: Exception) -> Outcome:

@@ -67,7 +67,7 @@ class Worker:
             serves="*" if serves is None else ",".join(sorted(serves)),
             on_change=lambda: self._reactor.post(self._executor.extend_leases),
         )
-        self.ledger = Ledger(self.conductor, self.id, self.slots, serves, registry.instant(), config.engine.limits)
+        self.ledger = Ledger(self.conductor, self.id, self.slots, serves, registry.instant, config.engine.limits)
         self.preparation = Preparation(config, database, self.conductor, registry)
         self._executor = Executor(config, database, registry, self.preparation, self.ledger, self._lease, self._reactor)
         self.ledger.in_hand = lambda: len(self._executor.attempts)

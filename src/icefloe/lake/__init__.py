@@ -15,11 +15,12 @@ from icefloe import config as configuration
 from icefloe.lake import history, pins
 from icefloe.lake.catalog import LoadedTable, Tables, format_identifier, parse_identifier
 from icefloe.lake.change_table import ChangeTable, ChangeTables, Content
-from icefloe.lake.changes import ChangeSet, FileCounts, OnGap, find_changes
+from icefloe.lake.changes import ChangeSet, OnGap, find_changes
 from icefloe.lake.history import Checkpoint
 from icefloe.lake.partitions import PartitionChange
 from icefloe.lake.pins import Pin, PinMode, PinReport
 from icefloe.lake.ranges import Range
+from icefloe.lake.survey import FileCounts
 
 __all__ = [
     "ChangeSet",

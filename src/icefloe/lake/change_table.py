@@ -29,7 +29,8 @@ from pyiceberg.io import FileIO
 from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
 from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier, parse_identifier
-from icefloe.lake.changes import ChangeSet, ManifestSlice, manifests_of
+from icefloe.lake.changes import ChangeSet
+from icefloe.lake.content import ManifestSlice, manifests_of
 from icefloe.lake.errors import (
     MetadataMissingError,
     MetadataUnreadableError,
@@ -161,10 +162,12 @@ class ChangeTables:
         told from leftovers: each catalog needs a location of its own.
         """
         now = time.time() if now is None else now
-        registered = {storage.normal(one.location) for one in self.list()}
         io = self._tables.file_io(self.location)
+        # Folders first: one that is registered meanwhile is then seen to be.
+        folders = storage.folders(io, self.location)
+        registered = {storage.normal(one.location) for one in self.list()}
         removed = []
-        for folder in storage.folders(io, self.location):
+        for folder in folders:
             begun = begun_at(folder)
             full = f"{self.location}/{folder}"
             if begun is None or now - begun < older_than_seconds:

@@ -64,6 +64,10 @@ class Workflows:
                 self._view(connection, record.id) for record in definitions.listing(connection) if record.latest_version
             ]
 
+    def exists(self, workflow_id: str) -> bool:
+        with self._database.read() as connection:
+            return definitions.load(connection, workflow_id) is not None
+
     def show(self, workflow_id: str) -> WorkflowView:
         with self._database.read() as connection:
             return self._view(connection, workflow_id)

@@ -21,12 +21,7 @@ def for_joining(config: Config, jars: Sequence[Path], *, reveal: bool) -> dict[s
     """All settings. Without ``reveal``, secrets stay references to the environment, and secrets written in the file are hidden."""
     extra = [str((config.root / jar).resolve()) for jar in config.spark.extra_jars]
     paths = [*map(str, jars), *extra]
-    # On the class path too: Java's DriverManager finds a JDBC driver there, and not among jars that Spark adds later.
-    settings = {
-        "spark.jars": ",".join(paths),
-        "spark.driver.extraClassPath": ":".join(paths),
-        **config.spark_conf(reveal=reveal),
-    }
+    settings = {"spark.jars": ",".join(paths), **config.spark_conf(reveal=reveal)}
     return settings if reveal else {key: _shown(key, value) for key, value in settings.items()}
 
 

@@ -8,8 +8,9 @@ A package adds a type with, in its ``pyproject.toml``::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 
 from icefloe.errors import MissingComponentError
@@ -24,45 +25,60 @@ class UnknownStepTypeError(MissingComponentError):
     code = "step.type-missing"
 
 
-class Registry:
-    """Step runtimes by any of their names."""
+OWN = {
+    "noop": "icefloe.steps.noop:NoOpStep",
+    "shell": "icefloe.steps.shell:ShellStep",
+    "python": "icefloe.steps.python:PythonStep",
+    "http": "icefloe.steps.http:HttpStep",
+    "ip_capture": "icefloe.steps.ip_capture:IpCaptureStep",
+    "ip_commit": "icefloe.steps.ip_commit:IpCommitStep",
+    "spark": "icefloe.steps.spark:SparkStep",
+}
+"""This package's own types, imported when a step of the type is first met: PyIceberg alone takes a second."""
 
-    def __init__(self, runtimes: Iterable[StepRuntime]) -> None:
+
+class Registry:
+    """Step runtimes by any of their names; ``own`` are imported on need."""
+
+    def __init__(self, runtimes: Iterable[StepRuntime], own: Mapping[str, str] | None = None) -> None:
         self._runtimes: dict[str, StepRuntime] = {}
-        for runtime in runtimes:
-            for name in runtime.type.names():
+        self._own: dict[str, str] = {}
+        self._added = tuple(runtimes)
+        for key, place in (own or {}).items():
+            described = BUILTIN.find(key)
+            for name in described.names() if described is not None else (key,):
+                self._own[fold(name)] = place
+        for runtime in self._added:
+            self._add(runtime)
+        self.instant = frozenset(name for r in self._runtimes.values() if r.instant for name in r.type.names())
+        """Every spelling of the types that cost nothing."""
+
+    def _add(self, runtime: StepRuntime) -> StepRuntime:
+        for name in runtime.type.names():
+            if fold(name) not in self._own or type(runtime).__module__ == self._own[fold(name)].partition(":")[0]:
                 self._runtimes.setdefault(fold(name), runtime)
+        return runtime
 
     def find(self, name: str) -> StepRuntime:
         found = self._runtimes.get(fold(name))
+        if found is None and fold(name) in self._own:
+            module, _, class_name = self._own[fold(name)].partition(":")
+            found = self._add(getattr(import_module(module), class_name)())
         if found is None:
-            known = ", ".join(sorted({runtime.type.name for runtime in self._runtimes.values()}))
+            known = ", ".join(sorted({*OWN, *(runtime.type.name for runtime in self._added)}))
             raise UnknownStepTypeError(
                 f"no step type {name!r} is installed on this worker (there are {known})",
                 hint="install the package that brings it where the worker runs, then: icefloe restart RUN",
             )
         return found
 
-    def instant(self) -> frozenset[str]:
-        """Every spelling of the types that cost nothing."""
-        return frozenset(name for r in self._runtimes.values() if r.instant for name in r.type.names())
-
     def types(self) -> StepTypes:
         """For the loader: the built-in descriptions, and those of the types added from outside."""
-        return BUILTIN.extended(runtime.type for runtime in self._runtimes.values())
+        return BUILTIN.extended(runtime.type for runtime in self._added)
 
 
 @cache
 def installed() -> Registry:
-    from icefloe.steps.http import HttpStep
-    from icefloe.steps.ip_capture import IpCaptureStep
-    from icefloe.steps.ip_commit import IpCommitStep
     from icefloe.steps.noop import NoOpStep
-    from icefloe.steps.python import PythonStep
-    from icefloe.steps.shell import ShellStep
-    from icefloe.steps.spark import SparkStep
 
-    added = [point.load()() for point in entry_points(group=GROUP)]
-    return Registry(
-        [NoOpStep(), ShellStep(), PythonStep(), HttpStep(), IpCaptureStep(), IpCommitStep(), SparkStep(), *added]
-    )
+    return Registry([NoOpStep(), *(point.load()() for point in entry_points(group=GROUP))], OWN)

@@ -1,0 +1,114 @@
+"""The engine benchmark's DAGs in Prefect and in Dagster. Run by ``benchmarks.engine --against``, with an interpreter of theirs.
+
+Each in the quickest mode that needs no server: Prefect's flow with its own ephemeral API, Dagster's
+``execute_in_process``. Neither survives a kill there. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+
+
+def best(run: Callable[[], object], repeat: int = 3) -> float:
+    run()  # the first one pays for imports and databases
+    times = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def prefect(chain: int, fan: int) -> dict[str, float]:
+    os.environ.setdefault("PREFECT_HOME", tempfile.mkdtemp())
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    from prefect import flow, task
+
+    @task
+    def noop(before: object = None) -> None:
+        return None
+
+    @flow
+    def chained() -> None:
+        last = None
+        for _ in range(chain):
+            last = noop(last)
+
+    @flow
+    def fanned() -> None:
+        start = noop.submit()
+        middle = [noop.submit(wait_for=[start]) for _ in range(fan - 2)]
+        noop.submit(wait_for=middle).wait()
+
+    return {
+        "prefect_chain_ms_per_step": best(chained) / chain * 1000,
+        "prefect_fan_out_ms_per_step": best(fanned, 1) / fan * 1000,
+    }
+
+
+def dagster(chain: int, fan: int) -> dict[str, float]:
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    from dagster import DagsterInstance, In, Nothing, Out, graph, op
+
+    @op(ins={"before": In(Nothing)}, out=Out(Nothing))
+    def noop() -> None:
+        return None
+
+    @op(out=Out(Nothing))
+    def first() -> None:
+        return None
+
+    @graph
+    def chained() -> None:
+        last = first()
+        for number in range(chain - 1):
+            last = noop.alias(f"s{number}")(last)
+
+    @op(ins={"before": In(Nothing)})
+    def last_one() -> None:
+        return None
+
+    @graph
+    def fanned() -> None:
+        start = first()
+        last_one([noop.alias(f"s{number}")(start) for number in range(fan - 2)])
+
+    with tempfile.TemporaryDirectory() as folder, DagsterInstance.local_temp(folder) as instance:
+        jobs = {"chain": chained.to_job(), "fan": fanned.to_job()}
+        return {
+            "dagster_chain_ms_per_step": best(lambda: jobs["chain"].execute_in_process(instance=instance))
+            / chain
+            * 1000,
+            "dagster_fan_out_ms_per_step": best(lambda: jobs["fan"].execute_in_process(instance=instance), 1)
+            / fan
+            * 1000,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--chain", type=int, default=100)
+    parser.add_argument("--fan", type=int, default=1000)
+    options = parser.parse_args()
+    found: dict[str, float] = {}
+    for name, measure in (("prefect", prefect), ("dagster", dagster)):
+        try:
+            __import__(name)
+        except ImportError:
+            continue
+        try:
+            found |= measure(options.chain, options.fan)
+        except Exception as error:
+            print(f"{name} could not be measured: {error}")
+    print(json.dumps({key: round(value, 2) for key, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
