@@ -125,6 +125,7 @@ def _wraps(field: Field, found: Range, specs: Iterable[PartitionSpec]) -> bool:
 
 
 def _width(transform: str) -> int:
+    """How much ``truncate`` leaves together; 0 for any other transform."""
     return int(transform[len("truncate[") : -1]) if transform.startswith("truncate[") else 0
 
 
@@ -273,10 +274,6 @@ def _after(value: str) -> str | None:
     following = ord(kept[-1]) + 1
     # Surrogates are no characters of their own.
     return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
-
-
-def _width(transform: str) -> int:
-    return int(transform[transform.index("[") + 1 : transform.index("]")])
 
 
 def _moments(transform: str, value: Value) -> tuple[datetime, datetime]:
