@@ -106,10 +106,12 @@ def with_spark(config: Config) -> dict[str, Any]:
     os.environ["JAVA_HOME"] = str(found.home)
     paths = ":".join(str(path) for path in jars.ensure(jars.required(config), found.launcher))
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.driver.extraClassPath", paths).config("spark.driver.memory", "4g")
     for key, value in config.spark_conf().items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")  # its warnings would bury the figures
     try:
         return {"java": _java(spark, lake, config, table.name, since, until), "engines": _engines(spark, lake, config)}
     finally:
