@@ -95,6 +95,7 @@ class SparkStep(StepRuntime):
 
     def _job(self, context: StepContext, settings: SparkSettings) -> dict[str, Any]:
         where = f"run {context.key.run_id}, step {context.key.step_id}"
+        _refuse_what_is_not_built(settings, where)
         # Parsed here already: a script that is not SQL fails at once, before a session is asked for.
         targets.parse(settings.script, where=where)
         work = _work(context)
@@ -108,6 +109,26 @@ class SparkStep(StepRuntime):
             "conf": {key: str(value) for key, value in settings.conf.items()},
             "direct": settings.publish == "direct",
         }
+
+
+class NotBuiltError(UsageError):
+    """A setting that definitions may have and this version does not act on: said, never passed over."""
+
+    code = "spark.not-built"
+
+
+def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
+    if settings.write is not None:
+        raise NotBuiltError(
+            "spark.write: the write planner is not in this version",
+            where=where,
+            hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
+        )
+    for name, usual in (("submit", "connect"), ("shadow", "off"), ("remote", None), ("master", None)):
+        if getattr(settings, name) != usual:
+            raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
+    if settings.args:
+        raise NotBuiltError("spark.args: PySpark scripts are not in this version", where=where, hint="use SQL")
 
 
 @dataclass(frozen=True, slots=True)

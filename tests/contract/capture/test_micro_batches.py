@@ -308,3 +308,16 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     (standing,) = Consumers(events.project.client.database, events.lake).listing()
     assert standing.lag_snapshots is None
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
+
+
+@pytest.mark.parametrize("setting", ["write: {table: db.t}", "submit: spark-submit", "shadow: full"])
+def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events: Bench, setting: str) -> None:
+    text = f"""
+    Workflow:
+      id: planned
+      jobs:
+        - job: {{id: logic, type: Spark, spark: {{script: SELECT 1, {setting}}}}}
+    """
+    run = events.project.execute(events.project.push(text))
+    (step,) = run.steps
+    assert (run.status, step.cause["code"]) == ("FAILED", "spark.not-built")  # type: ignore[index]
