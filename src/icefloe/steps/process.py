@@ -78,7 +78,8 @@ def default_outcome(context: StepContext, result: ProcessResult) -> Outcome:
         return _with_outputs(context)
     if result.exit_code is None:
         return Outcome(Kind.PLATFORM, cause=Cause("its supervisor was killed", "supervisor.lost"), retry_at_once=True)
-    if result.exit_code == -signal.SIGKILL:
+    # A shell whose own child was killed passes that on as 128 + 9.
+    if result.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return Outcome(
             Kind.PLATFORM,
             cause=Cause("it was killed (signal 9) from outside: out of memory, or by hand", "step.killed"),
