@@ -50,10 +50,10 @@ class IpCommitStep(StepRuntime):
 
         lake = Lake.open(context.config)
         for record in records:
-            # The tag goes first: if this process dies here, a tag ahead of its checkpoint keeps more than is needed, and
-            # the next commit moves it again; a checkpoint ahead of its tag could lose its snapshot to expiry.
+            # The tag goes first: a checkpoint ahead of its tag could lose its snapshot to expiry. If this process dies here,
+            # the capture is still built and pinned, and whoever repeats it needs the old snapshot no more.
             release.move_tags(lake, record, context.log)
-            context.log(f"capture {record.id} of {record.consumer} is committed")
+            context.log(f"capture {record.id}: the checkpoint of {record.consumer} moves with this step's success")
         release.sweep(lake, context.database, time.time())
         outputs = {
             "committed": TypedValue.of(len(records)),

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from icefloe.store.database import insert_if_absent
 from icefloe.store.tables import audits, captures, checkpoints, consumers, publications
 
 OPEN_STATES = ("planned", "pinned", "built")
@@ -72,7 +73,7 @@ def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: fl
     found = _consumer(connection, name)
     if found is None:
         values = {"name": name, "workflow_id": workflow_id, "version": 0, "created_at": now}
-        connection.execute(_insert_if_absent(connection, consumers, values))
+        insert_if_absent(connection, consumers, values)
         found = _consumer(connection, name)
         assert found is not None
     return found
@@ -188,7 +189,7 @@ def publish(
         "snapshot_id": snapshot_id,
         "published_at": now,
     }
-    connection.execute(_insert_if_absent(connection, publications, values))
+    insert_if_absent(connection, publications, values)
 
 
 def publications_of(connection: Connection, capture_ids: Collection[str]) -> list[dict[str, Any]]:
@@ -213,13 +214,3 @@ def _capture(row: sa.Row[Any]) -> CaptureRecord:
 
 def _values(record: CaptureRecord) -> dict[str, Any]:
     return {**asdict(record), "sources": json.dumps(record.sources), "released": int(record.released)}
-
-
-def _insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> Any:
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        return sqlite_insert(table).values(values).on_conflict_do_nothing()
-    from sqlalchemy.dialects.postgresql import insert as postgres_insert
-
-    return postgres_insert(table).values(values).on_conflict_do_nothing()

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -256,6 +256,18 @@ class _NotifyWatch:
     def close(self) -> None:
         self._closed.set()
         self._drop()
+
+
+def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> None:
+    """Add a row unless one with its key is there. Saying it twice, or two at once, is fine."""
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+        connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
+    else:
+        from sqlalchemy.dialects.postgresql import insert as postgres_insert
+
+        connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
 
 
 def prepare_file(file: Path) -> None:

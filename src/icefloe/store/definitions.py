@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from icefloe.store.database import insert_if_absent
 from icefloe.store.tables import files, workflow_versions, workflows
 
 
@@ -62,14 +63,7 @@ def create_if_absent(connection: Connection, workflow_id: str, now: float) -> No
         "created_at": now,
         "updated_at": now,
     }
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        connection.execute(sqlite_insert(workflows).values(values).on_conflict_do_nothing())
-    else:
-        from sqlalchemy.dialects.postgresql import insert as postgres_insert
-
-        connection.execute(postgres_insert(workflows).values(values).on_conflict_do_nothing())
+    insert_if_absent(connection, workflows, values)
 
 
 def add_version(connection: Connection, record: VersionRecord) -> None:
