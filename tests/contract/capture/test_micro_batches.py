@@ -10,6 +10,7 @@ import pytest
 from icefloe.capture import release
 from icefloe.errors import IcefloeError
 from icefloe.service.consumers import Consumers
+from icefloe.store import captures
 from tests.contract.capture.conftest import Bench
 from tests.projects import wait_until
 
@@ -321,3 +322,17 @@ def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events
     run = events.project.execute(events.project.push(text))
     (step,) = run.steps
     assert (run.status, step.cause["code"]) == ("FAILED", "spark.not-built")  # type: ignore[index]
+
+
+def test_a_commit_refuses_when_somebody_else_moved_the_checkpoint_since(events: Bench) -> None:
+    workflow = events.project.push(copy())
+    (events.project.root / "broken").touch()
+    events.project.execute(workflow)
+    with events.project.client.database.write() as connection:
+        assert captures.raise_version(connection, CONSUMER, 0)
+    (events.project.root / "broken").unlink()
+    run = events.project.execute(workflow)
+    commit = next(step for step in run.steps if step.id == "commit")
+    assert (run.status, commit.cause["code"]) == ("FAILED", "capture.lost")  # type: ignore[index]
+    assert events.checkpoint(CONSUMER) is None
+    assert [one.state for one in events.captures(CONSUMER)] == ["built"], "all of it or none"
