@@ -69,7 +69,7 @@ make_venv() {
   fi
   say "installing the locked packages"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e .
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 }
 
 # Only the answer "there is none" leads to an installation: any other failure of the look is a failure of the set-up.
