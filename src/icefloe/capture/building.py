@@ -14,6 +14,9 @@ from icefloe.lake import ChangeSet, Lake
 from icefloe.lake.changes import OnGap
 from icefloe.lake.pins import PinMode
 
+MOST_SECONDS_OPEN = 30 * 86_400
+"""How long a failed batch may wait for its repetition before its source may expire its files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -67,10 +70,28 @@ def pin(
     capture_id: str,
     log: Callable[[str], None],
 ) -> Source:
-    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=wish.keep_seconds, mode=wish.pin)
+    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish), mode=wish.pin)
     if report.refused:
         log(f"{source.table} is not pinned: {report.refused}")
     return replace(source, branch=report.branch)
+
+
+def extend_pins(
+    lake: Lake, sources: Sequence[Source], wish: Wish, *, consumer: str, capture_id: str, log: Callable[[str], None]
+) -> None:
+    """A batch that is taken up again is held as long as a new one."""
+    for source in sources:
+        if source.branch is None:
+            continue
+        try:
+            lake.extend_pins(source.table, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish))
+        except IcefloeError as error:
+            log(f"the pins on {source.table} keep their old age: {error}")
+
+
+def _held_for(wish: Wish) -> float:
+    """Pins are taken away after the commit and its keep time. Their own age is for captures that nobody ever ends."""
+    return MOST_SECONDS_OPEN + wish.keep_seconds
 
 
 def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:

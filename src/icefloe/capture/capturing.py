@@ -100,6 +100,10 @@ class Capturing:
             adopted = held.run_id != request.run_id
             if adopted:
                 self._log(f"capture {held.id}, left open by run {held.run_id}, is taken over as it is")
+                sources = [Source.from_json(one) for one in mine.sources]
+                building.extend_pins(
+                    self._lake, sources, request.wish, consumer=mine.consumer, capture_id=mine.id, log=self._log
+                )
             return Taken(self._in_todays_schema(mine), adopted)
         if held.run_id == request.run_id:
             # An earlier attempt of this step died while it built: same range, new change tables.

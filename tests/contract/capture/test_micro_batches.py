@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from icefloe.capture import release
 from icefloe.errors import IcefloeError
+from icefloe.lake.catalog import RefChange
 from icefloe.service.consumers import Consumers
 from icefloe.store import captures
 from tests.contract.capture.conftest import Bench
@@ -201,6 +203,19 @@ def test_pins_hold_the_batch_and_go_when_its_keep_time_is_over(events: Bench) ->
     assert events.lake.change_tables() == []
     refs = events.lake.table("db.events").metadata.refs
     assert any(name.startswith("icefloe_checkpoint__") for name in refs)
+
+
+def test_a_batch_that_waited_long_for_its_repetition_is_held_for_as_long_again(events: Bench) -> None:
+    workflow = events.project.push(copy())
+    (events.project.root / "broken").touch()
+    events.project.execute(workflow)
+    (pin,) = events.lake.pins("db.events")
+    nearly_over = RefChange(pin.name, pin.snapshot_id, "branch", 60_000)
+    events.lake.tables.set_refs(("db", "events"), [nearly_over])
+    events.project.execute(workflow)
+    (held,) = events.lake.pins("db.events")
+    assert held.name == pin.name
+    assert held.expires_ms is not None and held.expires_ms > (time.time() + 29 * 86_400) * 1000
 
 
 def test_several_sources_are_one_capture_empty_ones_included(events: Bench, tmp_path: Path) -> None:
