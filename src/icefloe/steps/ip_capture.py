@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from icefloe.capture import commits, published
+from icefloe.capture import commits, published, release
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
 from icefloe.capture.errors import CaptureLostError
@@ -104,6 +104,7 @@ class IpCaptureStep(StepRuntime):
         return Done(
             Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+            after_commit=lambda: release.settle(lake, context.database, [taken.capture]),
         )
 
 
