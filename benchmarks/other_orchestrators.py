@@ -7,6 +7,7 @@ survives a kill there. The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import socket
@@ -136,9 +137,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, float] = {}
     for name, measure in (("prefect", prefect), ("dagster", dagster)):
-        try:
-            __import__(name)
-        except ImportError:
+        if importlib.util.find_spec(name) is None:  # not imported here: Prefect reads its settings when it is
             continue
         try:
             found |= measure(options.chain, options.fan)
