@@ -81,11 +81,11 @@ def build(lake: Lake, source: Source, changes: ChangeSet, *, name: str | None) -
     return replace(source, change_table=full_name, found=found_in(changes))
 
 
-def discard(lake: Lake, sources: Sequence[Source], *, consumer: str, capture_id: str) -> None:
+def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> None:
     """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
     for source in sources:
         if source.change_table is not None:
             with suppress(IcefloeError):
                 lake.drop_change_table(source.change_table)
         with suppress(IcefloeError):
-            lake.unpin(source.table, owner=consumer, capture=capture_id)
+            lake.unpin(source.table, capture=capture_id)

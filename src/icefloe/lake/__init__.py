@@ -169,11 +169,14 @@ class Lake:
             mode=mode,
         )
 
-    def unpin(self, table: str, *, owner: str, capture: str) -> tuple[str, ...]:
-        return pins.unpin(self.tables, self._identifier(table), owner=owner, capture=capture)
+    def unpin(self, table: str, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
+        return pins.unpin(self.tables, self._identifier(table), capture=capture, owner=owner)
 
     def set_checkpoint_tag(self, table: str, *, consumer: str, snapshot_id: int) -> str:
         return pins.set_checkpoint_tag(self.tables, self._identifier(table), consumer=consumer, snapshot_id=snapshot_id)
+
+    def remove_checkpoint_tag(self, table: str, *, consumer: str) -> None:
+        pins.remove_checkpoint_tag(self.tables, self._identifier(table), consumer=consumer)
 
     def pins(self, table: str) -> list[Pin]:
         return pins.pins_of(self.table(table).metadata)
