@@ -43,7 +43,7 @@ def plan(
     end = history.checkpoint_at(loaded.metadata, head) if head is not None else None
     if since is not None and end is not None and bounds.any:
         end = _bounded(loaded, since, end, ref, bounds)
-    return Source(loaded.name, ref, since, end)
+    return Source(loaded.name, ref, since, end).under(loaded.metadata)
 
 
 def starting_point(

@@ -169,6 +169,11 @@ class Lake:
             mode=mode,
         )
 
+    def extend_pins(self, table: str, *, owner: str, capture: str, keep_seconds: float) -> tuple[str, ...]:
+        """Give a capture's pins their whole time again. Returns those that needed it."""
+        identifier = self._identifier(table)
+        return pins.extend(self.tables, identifier, owner=owner, capture=capture, keep_seconds=keep_seconds)
+
     def unpin(self, table: str, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
         return pins.unpin(self.tables, self._identifier(table), capture=capture, owner=owner)
 
