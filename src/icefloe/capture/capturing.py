@@ -234,7 +234,8 @@ class Capturing:
         """The tables to be made get their names before they are made."""
         change_table = self._new_name(source) if self._request.wish.change_tables else None
         at_end = self._new_name(source) if source.behind_schema else None
-        return replace(source, change_table=change_table, at_end=at_end)
+        alias = self._request.wish.alias if change_table is not None else None
+        return replace(source, change_table=change_table, at_end=at_end, alias=alias)
 
     def _new_name(self, source: Source) -> str:
         return ".".join((*self._lake.change_table_namespace, unique_name(source.table)))

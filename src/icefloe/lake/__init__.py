@@ -148,6 +148,13 @@ class Lake:
         full = name if "." in name else ".".join((*self._change_tables.namespace, name))
         return self._change_tables.drop(self._identifier(full))
 
+    def point_change_table(self, alias: str, *, at: str) -> None:
+        """Let a stable name lead to a change table."""
+        self._change_tables.point(self._identifier(alias), self._identifier(at))
+
+    def unpoint_change_table(self, alias: str, *, at: str) -> None:
+        self._change_tables.unpoint(self._identifier(alias), self._identifier(at))
+
     def clean_change_tables(self, *, older_than_seconds: float = 3600) -> tuple[str, ...]:
         """Delete what captures that died left behind. Returns the names of the folders."""
         return self._change_tables.clean(older_than_seconds=older_than_seconds)

@@ -94,6 +94,7 @@ class IpCaptureStep(StepRuntime):
                 if settings.keep is not None
                 else context.config.change_tables.keep_hours * 3600,
                 change_tables=settings.capture_mode == "ICDC",
+                alias=_alias(settings, lake, tables),
                 skip_empty=settings.on_empty == "skip",
             ),
         )
@@ -160,6 +161,20 @@ def _write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[s
         if isinstance(table, str):
             with suppress(IcefloeError):  # it is named by something that is known later only
                 yield str(resolve_settings({"table": table}, scope)["table"])
+
+
+def _alias(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> str | None:
+    if settings.target_table is None:
+        return None
+    if len(tables) > 1:
+        raise UsageError(
+            "target_table names one change table, and this capture makes one for each of its sources",
+            hint="leave it out, or capture each source in a step of its own",
+        )
+    name = lake.canonical_name(settings.target_table)
+    if name in tables:
+        raise UsageError(f"target_table: {name} is the source itself", hint="choose another name")
+    return name
 
 
 def _columns(
