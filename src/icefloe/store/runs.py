@@ -78,6 +78,7 @@ class StepRecord:
     started_at: float | None = None
     ended_at: float | None = None
     revision: int = 0
+    era: int = 0
 
 
 @dataclass(frozen=True, slots=True)
