@@ -31,6 +31,8 @@ class Wish:
     keep_seconds: float
     change_tables: bool
     """False for ``capture_mode: RANGE``, which publishes ranges only."""
+    alias: str | None
+    """A stable name for the change table of a capture with one source."""
     skip_empty: bool
     """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
 
@@ -98,6 +100,8 @@ def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:
     """Make the change table, and the table at ``end`` where one is needed, under the names that were recorded before."""
     if source.change_table is not None:
         lake.create_change_table(changes, name=_bare(source.change_table))
+        if source.alias is not None:
+            lake.point_change_table(source.alias, at=source.change_table)
     if source.at_end is not None:
         assert source.end is not None
         whole = lake.changes(source.table, until=source.end.snapshot_id, ref=source.ref, details=False)
@@ -105,14 +109,17 @@ def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:
     return replace(source, found=found_in(changes))
 
 
-def discard(lake: Lake, sources: Sequence[Source], *, consumer: str, capture_id: str) -> None:
+def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> None:
     """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
     for source in sources:
+        if source.alias is not None and source.change_table is not None:
+            with suppress(IcefloeError):
+                lake.unpoint_change_table(source.alias, at=source.change_table)
         for name in source.made_tables:
             with suppress(IcefloeError):
                 lake.drop_change_table(name)
         with suppress(IcefloeError):
-            lake.unpin(source.table, owner=consumer, capture=capture_id)
+            lake.unpin(source.table, capture=capture_id)
 
 
 def _bare(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from icefloe.capture import building, planning
 from icefloe.capture.building import Wish
-from icefloe.capture.errors import CaptureLostError
+from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
@@ -23,7 +23,7 @@ from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.lake.metadata import TableMetadata
-from icefloe.store import captures
+from icefloe.store import audits, captures
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.database import Database
 
@@ -78,12 +78,15 @@ class Capturing:
         *,
         run_has_ended: Callable[[str], bool],
         log: Callable[[str], None],
+        before_first: Callable[[], None] = lambda: None,
     ) -> None:
+        """``before_first`` may refuse a consumer's very first capture when nobody has said where it begins."""
         self._lake = lake
         self._database = database
         self._request = request
         self._run_has_ended = run_has_ended
         self._log = log
+        self._before_first = before_first
 
     def take(self) -> Taken | Busy:
         """Adopt what is open, or capture anew."""
@@ -134,6 +137,8 @@ class Capturing:
         """Fix the ranges and record them, with the names that the change tables will have."""
         request = self._request
         now = time.time()
+        if self._is_new() and request.start is None:
+            self._before_first()
         with self._database.write() as connection:
             consumer = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
             known = captures.checkpoints_of(connection, request.consumer)
@@ -171,6 +176,25 @@ class Capturing:
         fault("capture.after_plan")
         return record
 
+    def _is_new(self) -> bool:
+        """Whether this consumer has never read anything, or was told to forget it. Refuses a name that was given up."""
+        name = self._request.consumer
+        with self._database.read() as connection:
+            consumer = captures.consumer(connection, name)
+            if consumer is None:
+                renamed = audits.last(connection, subject=name, verb="rename")
+                new = renamed.details.get("renamed_to") if renamed else None
+                if new and captures.consumer(connection, new) is not None:
+                    raise ConsumerRenamedError(
+                        f"the consumer {name} was renamed to {new}, and this version still names {name}",
+                        hint=f"push the version that names {new}",
+                    )
+                return True
+            if captures.checkpoints_of(connection, name):
+                return False
+            last = audits.listing(connection, subject=name, most=1)
+            return consumer.version == 0 or (bool(last) and last[0].verb == "remove")
+
     def _built(self, record: CaptureRecord) -> Taken:
         """Pin, build, record."""
         request = self._request
@@ -201,7 +225,7 @@ class Capturing:
     def _renamed(self, record: CaptureRecord) -> CaptureRecord:
         """Take away what an earlier attempt made or may have made, and give new names, under the schema of today."""
         sources = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
+        building.discard(self._lake, sources, capture_id=record.id)
         fresh = [self._named(source.under(self._metadata(source.table))) for source in sources]
         return self._move(record, state="planned", sources=[source.to_json() for source in fresh])
 
@@ -209,7 +233,8 @@ class Capturing:
         """The tables to be made get their names before they are made."""
         change_table = self._new_name(source) if self._request.wish.change_tables else None
         at_end = self._new_name(source) if source.behind_schema else None
-        return replace(source, change_table=change_table, at_end=at_end)
+        alias = self._request.wish.alias if change_table is not None else None
+        return replace(source, change_table=change_table, at_end=at_end, alias=alias)
 
     def _new_name(self, source: Source) -> str:
         return ".".join((*self._lake.change_table_namespace, unique_name(source.table)))
@@ -219,7 +244,7 @@ class Capturing:
 
     def _release(self, record: CaptureRecord) -> None:
         sources: Sequence[Source] = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
+        building.discard(self._lake, sources, capture_id=record.id)
         with self._database.write() as connection:
             captures.set_released(connection, record.id)
 

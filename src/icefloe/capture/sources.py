@@ -29,6 +29,8 @@ class Source:
     """``end`` was written under an older one: Iceberg 1.12 shows a branch there with the new schema, and filters by the old."""
     at_end: str | None = None
     """A table of all files at ``end``, where that is behind the schema and a branch would not do."""
+    alias: str | None = None
+    """A stable name that was asked for, and leads to the change table."""
 
     @property
     def has_changes(self) -> bool:
@@ -74,6 +76,7 @@ class Source:
             data.get("schema_id"),
             data.get("behind_schema", False),
             data.get("at_end"),
+            data.get("alias"),
         )
 
 

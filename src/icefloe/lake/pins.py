@@ -123,10 +123,11 @@ def extend(
     return tuple(one.name for one in changes)
 
 
-def unpin(tables: Tables, identifier: Identifier, *, owner: str, capture: str) -> tuple[str, ...]:
-    """Remove a capture's pins. Those that are gone already are fine."""
-    start = f"{_PREFIX}{slug(owner)}__{slug(capture)}__"
-    names = [name for name in tables.load(identifier).metadata.refs if name.startswith(start)]
+def unpin(tables: Tables, identifier: Identifier, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
+    """Remove a capture's pins. Those that are gone already are fine. An owner may have been renamed since: it can be left out."""
+    whose = r"\w+?" if owner is None else slug(owner)
+    name = re.compile(rf"{_PREFIX}{whose}__{slug(capture)}__(to|hold\d+)")
+    names = [ref for ref in tables.load(identifier).metadata.refs if name.fullmatch(ref)]
     if names:
         tables.set_refs(identifier, [RefChange(name, None) for name in names])
     return tuple(names)
@@ -137,6 +138,12 @@ def set_checkpoint_tag(tables: Tables, identifier: Identifier, *, consumer: str,
     name = checkpoint_tag(consumer)
     tables.set_refs(identifier, [RefChange(name, snapshot_id, "tag", _FOREVER_MS)])
     return name
+
+
+def remove_checkpoint_tag(tables: Tables, identifier: Identifier, *, consumer: str) -> None:
+    name = checkpoint_tag(consumer)
+    if name in tables.load(identifier).metadata.refs:
+        tables.set_refs(identifier, [RefChange(name, None)])
 
 
 def checkpoint_tag(consumer: str) -> str:

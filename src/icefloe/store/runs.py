@@ -293,6 +293,12 @@ def children(connection: Connection, run_id: str, step_id: str, *, active_only: 
     return [_run(row) for row in connection.execute(query.order_by(runs.c.iteration))]
 
 
+def members(connection: Connection, root_id: str) -> list[RunRecord]:
+    """A run with everything it started inside itself."""
+    query = sa.select(runs).where(runs.c.root_id == root_id)
+    return [_run(row) for row in connection.execute(query.order_by(runs.c.seq))]
+
+
 def failed_iterations(connection: Connection, run_id: str, step_id: str, after: int, most: int) -> list[int]:
     query = (
         sa.select(runs.c.iteration)

@@ -11,7 +11,6 @@ import pytest
 from icefloe.capture import release
 from icefloe.errors import IcefloeError
 from icefloe.lake.catalog import RefChange
-from icefloe.service.consumers import Consumers
 from icefloe.store import captures
 from tests.contract.capture.conftest import Bench
 from tests.projects import wait_until
@@ -305,7 +304,7 @@ def test_a_consumers_lag_counts_what_it_has_not_seen(events: Bench) -> None:
     workflow = events.project.push(copy())
     head = events.checkpoint(CONSUMER)
     events.project.execute(workflow)
-    looking = Consumers(events.project.client.database, events.lake)
+    looking = events.project.client.consumers
     (standing,) = looking.listing()
     assert (standing.consumer, standing.table, standing.version) == (CONSUMER, "db.events", 1)
     assert (standing.lag_snapshots, standing.lag_rows) == (0, 0)
@@ -321,7 +320,7 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     events.catalog.drop_table("db.events")
     events.create("db.events")
     events.append("db.events", 1)
-    (standing,) = Consumers(events.project.client.database, events.lake).listing()
+    (standing,) = events.project.client.consumers.listing()
     assert standing.lag_snapshots is None
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
