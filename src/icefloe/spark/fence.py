@@ -17,7 +17,7 @@ least no two attempts write at one time (:mod:`icefloe.spark.predecessors`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from icefloe.faults import fault
 from icefloe.lake import Lake, history
 from icefloe.lake.catalog import LoadedTable, format_identifier, split_name
 from icefloe.lake.errors import TableNotFoundError
+from icefloe.lake.metadata import Snapshot
 from icefloe.spark import marks
 from icefloe.spark.marks import CREATED, MARK, PROPERTY, STATEMENT, Mark
 from icefloe.spark.targets import Effect, Write
@@ -163,7 +164,7 @@ class Fence:
             self._alone()
             self._tell(f"{target.name}: publish: direct, batches are written to main statement by statement")
         else:
-            target.published = marks.published(past, self._fencing.mark, table=table.name)
+            target.published = self._published(past, table.name)
             if target.published is None:
                 target.published = self._fencing.known.get(table.name)
             if target.published is None:
@@ -204,7 +205,7 @@ class Fence:
 
     def _admit_direct(self, target: _Target) -> bool:
         past = self._past(target.name)
-        done = marks.published(past, self._fencing.mark, table=target.name, statement=self._statement)
+        done = self._published(past, target.name, self._statement)
         if done is not None:
             self._log(f"{target.name}: this statement's result is there already (snapshot {done}), it is not run again")
             return False
@@ -219,7 +220,7 @@ class Fence:
         pending = [one for one in self._targets.values() if one.published is None]
         for target in pending:
             if target.direct:
-                found = marks.published(self._past(target.name), self._fencing.mark, table=target.name)
+                found = self._published(self._past(target.name), target.name)
                 published |= {target.name: found} if found is not None else {}
         branched = [(one, tip) for one in pending if not one.direct and (tip := self._tip(one)) is not None]
         with suppress(Exception):
@@ -265,9 +266,9 @@ class Fence:
             return None
         return ref.snapshot_id
 
-    def _own(self, target: _Target, table: LoadedTable, tip: int) -> list[Any]:
+    def _own(self, target: _Target, table: LoadedTable, tip: int) -> list[Snapshot]:
         """The branch's own snapshots: from the tip down to the base. Raises when the branch stands on something else."""
-        own: list[Any] = []
+        own: list[Snapshot] = []
         for snapshot in history.ancestors(table.metadata, tip):
             if snapshot.id == target.base:
                 return own
@@ -299,7 +300,7 @@ class Fence:
     def _published_elsewhere(self, target: _Target, table: LoadedTable, why: str) -> int:
         head = history.head(table.metadata, "main", table=target.name)
         past = history.ancestors(table.metadata, head) if head is not None else ()
-        found = marks.published(past, self._fencing.mark, table=target.name)
+        found = self._published(past, target.name)
         if found is None:
             raise self._moved(target, why)
         self._log(f"{target.name}: another attempt has published this batch, as snapshot {found}")
@@ -335,10 +336,26 @@ class Fence:
         except TableNotFoundError:
             return None
 
-    def _past(self, name: str) -> list[Any]:
+    def _past(self, name: str) -> list[Snapshot]:
         table = self._lake.table(name)
         head = history.head(table.metadata, "main", table=name)
         return list(history.ancestors(table.metadata, head)) if head is not None else []
+
+    def _published(self, past: Iterable[Snapshot], table: str, statement: int | None = None) -> int | None:
+        return marks.published(
+            past, self._fencing.mark, table=table, statement=statement, is_before=self._is_before_in_source
+        )
+
+    def _is_before_in_source(self, point: str, other: str) -> bool:
+        """Whether a place in a source's history is another one, or one of its ancestors, or long expired."""
+        table, _, snapshot = point.rpartition("@")
+        other_table, _, later = other.rpartition("@")
+        if table != other_table or not snapshot.isdigit() or not later.isdigit():
+            return point == other
+        metadata = self._lake.table(table).metadata
+        if int(snapshot) not in metadata.snapshots:
+            return True
+        return any(one.id == int(snapshot) for one in history.ancestors(metadata, int(later)))
 
     def _tell(self, line: str) -> None:
         if line not in self._told:
