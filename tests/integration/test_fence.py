@@ -125,6 +125,22 @@ def test_an_attempt_that_wakes_up_after_its_branch_was_cleaned_up_publishes_noth
     assert sql("SELECT count(*) FROM DB.t") == [(rows_before + 1,)]
 
 
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_an_attempt_whose_branch_was_dropped_between_two_statements_publishes_no_half(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    opened, fence = attempts.fence(1)
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (1)")
+    sql("ALTER TABLE DB.t DROP BRANCH icefloe_attempt__1")
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (2)")
+    with pytest.raises(TargetMovedError, match="taken away"):
+        fence.publish()
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before,)]
+
+
 STATEMENTS = {
     "INSERT INTO DB.t VALUES (9, 'a')": [(1, "a"), (2, "b"), (9, "a")],
     "INSERT OVERWRITE DB.t VALUES (9, 'a')": [(2, "b"), (9, "a")],

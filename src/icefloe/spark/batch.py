@@ -6,7 +6,7 @@ What the fence is and what it does not protect stands in :mod:`icefloe.spark.fen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from icefloe.faults import fault
 from icefloe.lake import Lake
@@ -27,13 +27,15 @@ class Batch:
     where: str = "script"
     alone: Callable[[], None] = lambda: None
     """Proves that no earlier attempt is still writing; asked before the first write that cannot be fenced."""
+    published: dict[str, int] = field(default_factory=dict)
+    """Filled as targets are published, also when the batch fails later."""
 
 
 def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) -> dict[str, int]:
     """Run the statements and publish. Returns the published snapshot of each target."""
     done: set[int] = set()
     for number in range(1, ROUNDS + 1):
-        fence = Fence(session, lake, batch.fencing(number), log, alone=batch.alone)
+        fence = Fence(session, lake, batch.fencing(number), log, alone=batch.alone, published=batch.published)
         fence.open()
         try:
             _statements(session, fence, batch, done, log)
@@ -44,6 +46,9 @@ def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) 
             if number == ROUNDS:
                 raise
             log(f"{error}: computed again on the new head ({number + 1} of at most {ROUNDS} times)")
+        except BaseException:
+            fence.discard()
+            raise
     raise AssertionError("unreachable")
 
 

@@ -16,6 +16,7 @@ least no two attempts write at one time (:mod:`icefloe.spark.predecessors`).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -25,7 +26,7 @@ from typing import Any, Protocol
 from icefloe.errors import ConflictError, UsageError
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
-from icefloe.lake.catalog import LoadedTable, format_identifier, split_name
+from icefloe.lake.catalog import LoadedTable, RefChange, format_identifier, split_name
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import Snapshot
 from icefloe.spark import marks
@@ -63,7 +64,7 @@ class Fencing:
     known: Mapping[str, int] = field(default_factory=dict)
     """What the state database says is published, by target. Marks go when snapshots expire."""
     stale_branches: tuple[str, ...] = ()
-    """Beginnings of the names of earlier attempts' branches, to be dropped."""
+    """The branches of earlier attempts, to be dropped."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class _Target:
     full: str
     uuid: str
     base: int | None
+    root: int | None = None
+    """Where the branch began: the base, or on a table without any snapshot the empty one that Iceberg made for it."""
     published: int | None = None
     """It carries this work's result already: what is written to it is not run again."""
     direct: bool = False
@@ -88,7 +91,11 @@ class Fence:
         log: Callable[[str], None],
         *,
         alone: Callable[[], None] = lambda: None,
+        published: dict[str, int] | None = None,
     ) -> None:
+        """``alone`` is asked before the first write that cannot be fenced. ``published`` is filled as targets are published,
+        so that a failure between two of them can tell which."""
+        self._published_so_far = {} if published is None else published
         self._session = session
         self._lake = lake
         self._fencing = fencing
@@ -178,17 +185,15 @@ class Fence:
             # Without it Spark ignores spark.wap.branch without a word and writes to main (Iceberg 1.12).
             self._session.sql(f"ALTER TABLE {target.full} SET TBLPROPERTIES ('write.wap.enabled'='true')")
             self._log(f"{target.name}: set write.wap.enabled=true, so that batches are written to a branch")
-        if target.base is not None:
-            self._session.sql(
-                f"ALTER TABLE {target.full} CREATE OR REPLACE BRANCH `{branch}` AS OF VERSION {target.base} "
-                f"RETAIN {_KEPT_DAYS} DAYS"
-            )
-        # Without a snapshot there is nothing a branch could stand on: the first write makes it, as the first of a history.
+        at = f" AS OF VERSION {target.base}" if target.base is not None else ""
+        self._session.sql(f"ALTER TABLE {target.full} CREATE OR REPLACE BRANCH `{branch}`{at} RETAIN {_KEPT_DAYS} DAYS")
+        target.root = target.base
+        if target.base is None:
+            # On a table without a snapshot that makes an empty one, on the branch only (Iceberg 1.12).
+            target.root = self._lake.table(table.name).metadata.refs[branch].snapshot_id
         fault("spark.branched")
-        for ref in table.metadata.refs:
-            if ref != branch and ref.startswith(self._fencing.stale_branches):
-                with suppress(Exception):
-                    self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{ref}`")
+        if self._fencing.stale_branches:
+            self._drop(target.name, self._fencing.stale_branches)
 
     def _admit_creation(self, name: str) -> bool:
         """CREATE TABLE AS: no branch can hold it. A table that this work has made already is not made again."""
@@ -216,7 +221,8 @@ class Fence:
 
     def publish(self) -> dict[str, int]:
         """Publish every target on its own, in the order of their first writes. Returns the published snapshots."""
-        published = {one.name: one.published for one in self._targets.values() if one.published is not None}
+        published = self._published_so_far
+        published |= {one.name: one.published for one in self._targets.values() if one.published is not None}
         pending = [one for one in self._targets.values() if one.published is None]
         for target in pending:
             if target.direct:
@@ -227,17 +233,14 @@ class Fence:
             self._session.conf.unset(WAP_BRANCH)
         for target, tip in branched:
             fault("spark.before_publish")
-            found = self._forward(target, tip)
-            target.published = found
-            published[target.name] = found
+            target.published = self._forward(target, tip)
+            published[target.name] = target.published
             fault("spark.after_publish")
         for target in pending:
+            if target.published is not None:
+                published[target.name] = target.published
             self._drop_branch(target)
-        return {name: snapshot for name, snapshot in published.items() if snapshot is not None}
-
-    def so_far(self) -> dict[str, int]:
-        """What is published, for the record of an attempt that failed between two targets."""
-        return {one.name: one.published for one in self._targets.values() if one.published is not None}
+        return dict(published)
 
     def discard(self) -> None:
         """Take the unpublished branches away."""
@@ -261,7 +264,13 @@ class Fence:
 
     def _tip_in(self, target: _Target, table: LoadedTable) -> int | None:
         ref = table.metadata.refs.get(self._fencing.branch)
-        if ref is None or ref.snapshot_id == target.base:
+        if ref is None or ref.max_ref_age_ms is None:
+            # Spark makes a branch that is gone anew, off main, without a word and without an age of its own. What was
+            # written before that is not on it.
+            why = "the branch of this attempt was taken away: another attempt has followed it"
+            target.published = self._published_elsewhere(target, table, why)
+            return None
+        if ref.snapshot_id == target.root:
             self._log(f"{target.name}: nothing was written")
             return None
         return ref.snapshot_id
@@ -270,11 +279,9 @@ class Fence:
         """The branch's own snapshots: from the tip down to the base. Raises when the branch stands on something else."""
         own: list[Snapshot] = []
         for snapshot in history.ancestors(table.metadata, tip):
-            if snapshot.id == target.base:
+            if snapshot.id == target.root:
                 return own
             own.append(snapshot)
-        if target.base is None and own and own[-1].parent_id is None:
-            return own
         raise self._moved(target, "the branch does not stand on the head it was made at")
 
     def _forward(self, target: _Target, tip: int) -> int:
@@ -311,8 +318,15 @@ class Fence:
 
     def _drop_branch(self, target: _Target) -> None:
         if not target.direct:
-            with suppress(Exception):  # expiry takes it away in the end
-                self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{self._fencing.branch}`")
+            self._drop(target.name, (self._fencing.branch,))
+
+    def _drop(self, name: str, attempts: tuple[str, ...]) -> None:
+        """Without Spark: also when its server is gone. What cannot be dropped now, expiry takes away in the end."""
+        with suppress(Exception):
+            table = self._lake.table(name)
+            found = branches_of(table.metadata.refs, attempts)
+            if found:
+                self._lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
 
     # -- names -------------------------------------------------------------------------------------------------------------
 
@@ -361,3 +375,14 @@ class Fence:
         if line not in self._told:
             self._told.add(line)
             self._log(line)
+
+
+def branch_of_round(branch: str, number: int) -> str:
+    """An attempt that computes a batch again, since the target moved, does so on another branch."""
+    return branch if number == 1 else f"{branch}_r{number}"
+
+
+def branches_of(refs: Iterable[str], attempts: Iterable[str]) -> list[str]:
+    """The branches among ``refs`` that belong to these attempts, of all their rounds."""
+    wanted = set(attempts)
+    return [ref for ref in refs if re.sub(r"_r\d+$", "", ref) in wanted or ref in wanted]
