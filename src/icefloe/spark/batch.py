@@ -5,6 +5,7 @@ What the fence is and what it does not protect stands in :mod:`icefloe.spark.fen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from icefloe.spark.failure import SparkError, explain
 from icefloe.spark.fence import Fence, Fencing, Session, TargetMovedError
 from icefloe.spark.targets import Effect, Write
 
+_LEAVES = re.compile(r"(?:/\*.*?\*/|--[^\n]*\n|\s)*(?:USE|SET\s+CATALOG|BEGIN|EXECUTE)\b", re.IGNORECASE | re.DOTALL)
 ROUNDS = 5
 """How often a batch is computed again because its target moved, before the step gives up."""
 
@@ -34,8 +36,11 @@ class Batch:
 def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) -> dict[str, int]:
     """Run the statements and publish. Returns the published snapshot of each target."""
     done: set[int] = set()
+    at_home = not any(_LEAVES.match(write.statement.text) for write in batch.writes)
     for number in range(1, ROUNDS + 1):
-        fence = Fence(session, lake, batch.fencing(number), log, alone=batch.alone, published=batch.published)
+        fence = Fence(
+            session, lake, batch.fencing(number), log, alone=batch.alone, published=batch.published, at_home=at_home
+        )
         fence.open()
         try:
             _statements(session, fence, batch, done, log)
