@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from icefloe.errors import ConflictError
+from icefloe.errors import ConflictError, UsageError
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
 from icefloe.lake.catalog import LoadedTable, format_identifier, split_name
@@ -317,7 +317,10 @@ class Fence:
 
     def _resolved(self, name: str) -> LoadedTable | None:
         """The table that Spark would take a name for, if it is one of the project's catalog."""
-        parts = split_name(name)
+        try:
+            parts = split_name(name)
+        except UsageError:
+            return None  # a path, or what only another catalog takes for a name
         catalog = self._lake.tables.name
         if parts[0] == catalog and len(parts) > 2:
             parts = parts[1:]

@@ -33,6 +33,7 @@ class Order:
     session_id: str
     conf: Mapping[str, str] = field(default_factory=dict)
     remote: str | None = None
+    master: str | None = None
     direct: bool = False
     targets: tuple[str, ...] = ()
     args: tuple[Any, ...] = ()

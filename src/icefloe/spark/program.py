@@ -25,6 +25,7 @@ from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
 from icefloe.spark.fence import Fence
 from icefloe.spark.order import Kind, Order
+from icefloe.spark.progress import ProgressLog
 from icefloe.spark.wire import Wire
 
 
@@ -78,6 +79,8 @@ class Running:
         fault("spark.session")
         try:
             session.configure(opened, order.conf)
+            handler: Any = ProgressLog(say)
+            opened.registerProgressHandler(handler)
             if order.kind is Kind.SQL:
                 return self._sql(opened)
             return self._python(opened, wire)

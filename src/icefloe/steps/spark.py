@@ -49,7 +49,6 @@ from icefloe.workflow.step_types import SparkSettings, StepType
 from icefloe.workflow.values import TypedValue, plain
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_MOST_PREDECESSORS = 20
 _RESULT = "published.json"  # result.json is the supervisor's own
 
 
@@ -68,9 +67,10 @@ class SparkStep(StepRuntime):
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
         extra = {"ICEFLOE_RESULT": str(context.folder / _RESULT)}
+        program = "icefloe.spark.submit" if settings.submit == "spark-submit" else "icefloe.spark.program"
         return Launch(
             Command(
-                (python_program(), "-m", "icefloe.spark.program", str(file)),
+                (python_program(), "-m", program, str(file)),
                 {**environment(context), **extra},
                 context.config.root,
             )
@@ -128,14 +128,24 @@ def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
             where=where,
             hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
         )
-    for name, usual in (("submit", "connect"), ("shadow", "off"), ("master", None)):
-        if getattr(settings, name) != usual:
-            raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
+    if settings.shadow != "off":
+        raise NotBuiltError("spark.shadow: is not in this version", where=where, hint="leave shadow out")
+
+
+def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
+    submits = settings.submit == "spark-submit"
+    if settings.master is not None and not submits:
+        raise UsageError("spark.master is for submit: spark-submit", where=where, hint="add submit: spark-submit")
+    if settings.remote is not None and submits:
+        raise UsageError("spark.remote is for submit: connect", where=where, hint="name a master instead of a remote")
+    if settings.remote is not None and not settings.remote.startswith(("sc://", "$ENV{")):
+        raise UsageError(f"{settings.remote!r} is no Spark Connect address", where=where, hint="sc://host:port")
 
 
 def _order(context: StepContext, settings: SparkSettings) -> Order:
     where = f"run {context.key.run_id}, step {context.key.step_id}"
     _refuse_what_is_not_built(settings, where)
+    _refuse_contradictions(settings, where)
     kind, script, shown = _script(context, settings, where)
     held = _held(context)
     mark = _mark(context, held)
@@ -156,12 +166,13 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         session_id=session_id,
         conf={key: _conf_value(value) for key, value in settings.conf.items()},
         remote=settings.remote,
+        master=settings.master,
         direct=settings.publish == "direct",
         targets=tuple(settings.targets),
         args=tuple(settings.args),
         captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),
         known=_known(context, held, mark),
-        predecessors=tuple(one.session_id for one in earlier[:_MOST_PREDECESSORS]),
+        predecessors=tuple(one.session_id for one in earlier),
         stale_branches=tuple(dict.fromkeys(one.branch for one in earlier)),
         folder=str(context.folder / "files"),
     )
