@@ -55,3 +55,8 @@ class Source:
 
 def found_in(changes: ChangeSet) -> dict[str, Any]:
     return changes.to_dict()
+
+
+def consumer_name(workflow_id: str, step_path: tuple[str, ...]) -> str:
+    """A consumer's name unless ``consumer:`` says another: the workflow and the step's path."""
+    return f"{workflow_id}/{'/'.join(step_path)}"

@@ -16,6 +16,7 @@ from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
 from icefloe.capture.errors import CaptureLostError
 from icefloe.capture.planning import Bounds
+from icefloe.capture.sources import consumer_name
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.errors import TableNotFoundError
@@ -105,11 +106,6 @@ class IpCaptureStep(StepRuntime):
             Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
         )
-
-
-def consumer_name(workflow_id: str, step_path: tuple[str, ...]) -> str:
-    """A consumer's name unless ``consumer:`` says another: the workflow and the step's path."""
-    return f"{workflow_id}/{'/'.join(step_path)}"
 
 
 def _has_ended(context: StepContext, run_id: str) -> bool:

@@ -11,6 +11,7 @@ changes, so it is never given one.
 from __future__ import annotations
 
 import math
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -48,6 +49,7 @@ class CronTimes:
             # As cron does it: a day or weekday field that begins with * restricts, and does not make an "or" of the two.
             implement_cron_bug=True,
         )
+        self._asking = threading.Lock()  # croniter keeps its place in itself
         hours = self._walls.expanded[1]
         self._every_hour = hours == ["*"] or set(range(24)) <= set(hours)
 
@@ -88,8 +90,9 @@ class CronTimes:
 
     def _next_wall(self, wall: int) -> int | None:
         try:
-            self._walls.set_current(_WALL + timedelta(seconds=wall), force=True)
-            found = self._walls.get_next(datetime)
+            with self._asking:
+                self._walls.set_current(_WALL + timedelta(seconds=wall), force=True)
+                found: datetime = self._walls.get_next(datetime)
         except (
             Exception
         ):  # croniter raises what it has when there is no further date, and OverflowError at the end of time
