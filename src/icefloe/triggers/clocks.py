@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+YOUTH_SECONDS = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -19,13 +21,17 @@ class Clock:
 class Sightings:
     """Since when something has been so, by this process's own clock.
 
-    What was so already when it was first looked for (``old``) may be older than that: then the time that somebody else wrote
-    down is believed, if it lies in the past. A foreign clock that is wrong makes something start too early or one pause too
-    late; it never holds anything up for good.
+    What is found in the first moments of this process's life may have been so for long: then the time that somebody else wrote
+    down is believed, if it lies in the past. A foreign clock that is wrong then makes something start too early, or one pause
+    too late; it never holds anything up for good.
     """
 
     clock: Clock
+    _born: float = field(init=False)
     _seen: dict[Hashable, tuple[Hashable, float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._born = self.clock.monotonic()
 
     def age(self, group: Hashable, thing: Hashable, written: float | None, *, slack: float = 0.0) -> float:
         """Seconds since ``thing`` has been so; a group holds one thing at a time.
@@ -36,7 +42,7 @@ class Sightings:
         held = self._seen.get(group)
         if held is None or held[0] != thing:
             before = max(0.0, self.clock.wall() - written) if written is not None else 0.0
-            if held is not None:
+            if now - self._born > YOUTH_SECONDS:
                 before = min(before, slack)
             held = self._seen[group] = thing, now, before
         return now - held[1] + held[2]

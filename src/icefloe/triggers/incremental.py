@@ -33,6 +33,8 @@ class Situation:
     workflow_id: str
     running: RunSummary | None = None
     bad: tuple[RunSummary, ...] = ()
+    failed: RunSummary | None = None
+    """Its last run, if that ended badly, forgiven or not."""
     lineage: Mapping[str, int] = field(default_factory=dict)
     """How often runs of which workflows led to what is unseen. Empty: it came from outside, at least in part."""
 
@@ -71,10 +73,10 @@ def decide(
     if waiting is not None:
         return waiting
     occasion = "incremental:" + ",".join(sorted({one.range for _, one in sights if one.moved}))
-    if situation.bad:
+    if situation.failed is not None:
         # The same range once more: an occasion of its own, since a run has been started for the range itself.
-        occasion += f"+after:{situation.bad[0].id}"
-        occasion += f":{situation.bad[0].restarts}" if situation.bad[0].restarts else ""
+        occasion += f"+after:{situation.failed.id}"
+        occasion += f":{situation.failed.restarts}" if situation.failed.restarts else ""
     return Verdict(Kind.START, _sum(found), occasion=occasion)
 
 

@@ -56,6 +56,11 @@ class Standing:
     def bad(self) -> tuple[RunSummary, ...]:
         return tuple(failures.bad_in_a_row(self.ended, self.record.forgiven))
 
+    @property
+    def failed(self) -> RunSummary | None:
+        """Its last run, if that ended badly, forgiven or not."""
+        return next(iter(failures.bad_in_a_row(self.ended[:1], 0)), None)
+
     def position(self, armed: Armed, watched: Watched) -> Checkpoint | None:
         """How far the table has been read, for this trigger."""
         if watched.consumer is not None:
@@ -66,7 +71,7 @@ class Standing:
         if row is None:
             return None
         # A run that failed has not seen what it was started for.
-        failed = bool(self.bad) and self.bad[0].id == row.last_run
+        failed = self.failed is not None and self.failed.id == row.last_run
         stored = row.state.get("before" if failed else "seen", {}).get(watched.table)
         return Checkpoint(**stored) if stored else None
 

@@ -82,18 +82,15 @@ class Stage(Bench):
     def delete(self, name: str, row: int) -> None:
         self.catalog.load_table(name).delete(f"id = {row}")
 
-    def head_time(self, name: str) -> float:
-        snapshot = self.catalog.load_table(name).current_snapshot()
-        assert snapshot is not None
-        return float(snapshot.timestamp_ms / 1000)
-
     def runs(self, workflow: str) -> list[RunView]:
         """Oldest first."""
         return self.project.client.runs.listing(workflow, most=1000)[::-1]
 
     def do(self, workflow: str) -> RunView:
-        """Execute the last run of a workflow here, to its end."""
-        return self.project.client.work(self.runs(workflow)[-1].run_id)
+        """Execute the last run of a workflow here, to its end; the scheduler sees it end."""
+        view = self.project.client.work(self.runs(workflow)[-1].run_id)
+        self.look()
+        return view
 
     def verdict(self, workflow: str) -> Verdict:
         (judgement,) = self.scheduler.judgements(workflow).values()
