@@ -1,17 +1,23 @@
 """The engine benchmark's DAGs in Prefect and in Dagster. Run by ``benchmarks.engine --against``, with an interpreter of theirs.
 
-Each in the quickest mode that needs no server: Prefect's flow with its own ephemeral API, Dagster's
-``execute_in_process``. Neither survives a kill there. The last line is one JSON object.
+Each in its quickest mode: Prefect's flow in this process against its own API on SQLite, Dagster's ``execute_in_process``. Neither
+survives a kill there. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
+import socket
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def best(run: Callable[[], object], repeat: int = 3) -> float:
@@ -25,10 +31,42 @@ def best(run: Callable[[], object], repeat: int = 3) -> float:
 
 
 def prefect(chain: int, fan: int) -> dict[str, float]:
-    os.environ.setdefault("PREFECT_HOME", tempfile.mkdtemp())
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ |= {
+            "PREFECT_HOME": home,
+            "PREFECT_LOGGING_LEVEL": "ERROR",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }
+        with prefect_server() as url:
+            os.environ["PREFECT_API_URL"] = url
+            return prefect_flows(chain, fan)
+
+
+@contextmanager
+def prefect_server() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}/api"
+    deadline = time.monotonic() + 120
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/health", timeout=2).read()
+                break
+            except OSError:
+                if time.monotonic() > deadline or server.poll() is not None:
+                    raise
+                time.sleep(0.5)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def prefect_flows(chain: int, fan: int) -> dict[str, float]:
     from prefect import flow, task
 
     @task
@@ -99,9 +137,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, float] = {}
     for name, measure in (("prefect", prefect), ("dagster", dagster)):
-        try:
-            __import__(name)
-        except ImportError:
+        if importlib.util.find_spec(name) is None:  # not imported here: Prefect reads its settings when it is
             continue
         try:
             found |= measure(options.chain, options.fan)

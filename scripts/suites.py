@@ -28,6 +28,8 @@ LINT = {
     "borders": ["lint-imports"],
 }
 SUITES = ("unit", "contract", "integration", "oracle", "chaos", "e2e")
+SIDE_BY_SIDE = ("unit", "contract")
+"""Suites that need no Spark server, or hardly: two workers, each with all tests of a file."""
 NO_TESTS = 5
 
 
@@ -96,8 +98,8 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}"]
     if not long:
         command += ["-m", "not long"]
-    if name == "unit":
-        command += ["-n", "2"]
+    if name in SIDE_BY_SIDE:
+        command += ["-n", "2", "--dist", "loadfile"]
     returned = subprocess.run(command, cwd=ROOT, check=False).returncode
     seconds = time.monotonic() - began
     if returned == NO_TESTS:

@@ -68,7 +68,9 @@ def set_current(h: History) -> None:
 
 def cherry_pick(h: History) -> None:
     staged = h.staged.pop(h.rng.randrange(len(h.staged)))
-    rows = h.commits[staged].live
+    commit = h.commits[staged]
+    # Its own rows only: what else was alive when it was staged may have been changed since.
+    rows = {rid: commit.live[rid] for rid in commit.written if rid in commit.live}
     if refusable(h, "cherry_pick", f"CALL system.cherrypick_snapshot('{h.name}', {staged})"):
         h.observe(rows)
 

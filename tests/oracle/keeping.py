@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from icefloe.capture.sources import Source
 from icefloe.lake import ChangeTable, Lake
+from icefloe.lake.history import checkpoint_at
 from tests.histories.history import Column, History
 from tests.histories.kinds import comparable
 from tests.oracle.brute_force import BruteForce
@@ -55,9 +57,23 @@ class Keeper:
         self.kept.append(Kept(table, tuple(h.columns), h.spelled(rows)))
         self.compare.same_rows(
             "the source at the pin",
-            h.read(f"{h.name}.branch_{report.branch}"),
+            self._read_source_at(chain[0], report.branch),
             h.spelled(h.commits[chain[0]].live.values()),
         )
+
+    def _read_source_at(self, snapshot: int, branch: str) -> Counter[tuple[Any, ...]]:
+        """As a capture publishes it: by the pin's branch, or by a table of its own where the schema is newer."""
+        h = self.history
+        metadata = self.lake.table(h.name).metadata
+        source = Source(h.name, "main", None, checkpoint_at(metadata, snapshot)).under(metadata)
+        if not source.behind_schema:
+            return h.read(f"{h.name}.branch_{branch}")
+        whole = self.lake.create_change_table(self.lake.changes(h.name, until=snapshot, details=False))
+        self.tally.reads["the source at an older schema"] += 1
+        try:
+            return h.read(whole.name)
+        finally:
+            self.lake.drop_change_table(whole.name)
 
     def finish(self) -> None:
         """Compact and expire the source, try to do harm through the change tables, and read them again."""

@@ -14,6 +14,9 @@ from icefloe.lake import ChangeSet, Lake
 from icefloe.lake.changes import OnGap
 from icefloe.lake.pins import PinMode
 
+MOST_SECONDS_OPEN = 30 * 86_400
+"""How long a failed batch may wait for its repetition before its source may expire its files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -28,6 +31,8 @@ class Wish:
     keep_seconds: float
     change_tables: bool
     """False for ``capture_mode: RANGE``, which publishes ranges only."""
+    alias: str | None
+    """A stable name for the change table of a capture with one source."""
     skip_empty: bool
     """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
 
@@ -67,25 +72,55 @@ def pin(
     capture_id: str,
     log: Callable[[str], None],
 ) -> Source:
-    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=wish.keep_seconds, mode=wish.pin)
+    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish), mode=wish.pin)
     if report.refused:
         log(f"{source.table} is not pinned: {report.refused}")
     return replace(source, branch=report.branch)
 
 
-def build(lake: Lake, source: Source, changes: ChangeSet, *, name: str | None) -> Source:
-    """Make the change table, under the name that was recorded for it before."""
-    if name is not None:
-        lake.create_change_table(changes, name=name)
-    full_name = ".".join((*lake.change_table_namespace, name)) if name is not None else None
-    return replace(source, change_table=full_name, found=found_in(changes))
+def extend_pins(
+    lake: Lake, sources: Sequence[Source], wish: Wish, *, consumer: str, capture_id: str, log: Callable[[str], None]
+) -> None:
+    """A batch that is taken up again is held as long as a new one."""
+    for source in sources:
+        if source.branch is None:
+            continue
+        try:
+            lake.extend_pins(source.table, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish))
+        except IcefloeError as error:
+            log(f"the pins on {source.table} keep their old age: {error}")
 
 
-def discard(lake: Lake, sources: Sequence[Source], *, consumer: str, capture_id: str) -> None:
+def _held_for(wish: Wish) -> float:
+    """Pins are taken away after the commit and its keep time. Their own age is for captures that nobody ever ends."""
+    return MOST_SECONDS_OPEN + wish.keep_seconds
+
+
+def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:
+    """Make the change table, and the table at ``end`` where one is needed, under the names that were recorded before."""
+    if source.change_table is not None:
+        lake.create_change_table(changes, name=_bare(source.change_table))
+        if source.alias is not None:
+            lake.point_change_table(source.alias, at=source.change_table)
+    if source.at_end is not None:
+        assert source.end is not None
+        whole = lake.changes(source.table, until=source.end.snapshot_id, ref=source.ref, details=False)
+        lake.create_change_table(whole, name=_bare(source.at_end))
+    return replace(source, found=found_in(changes))
+
+
+def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> None:
     """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
     for source in sources:
-        if source.change_table is not None:
+        if source.alias is not None and source.change_table is not None:
             with suppress(IcefloeError):
-                lake.drop_change_table(source.change_table)
+                lake.unpoint_change_table(source.alias, at=source.change_table)
+        for name in source.made_tables:
+            with suppress(IcefloeError):
+                lake.drop_change_table(name)
         with suppress(IcefloeError):
-            lake.unpin(source.table, owner=consumer, capture=capture_id)
+            lake.unpin(source.table, capture=capture_id)
+
+
+def _bare(name: str) -> str:
+    return name.rsplit(".", 1)[-1]

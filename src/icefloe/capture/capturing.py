@@ -15,12 +15,14 @@ from typing import Any
 
 from icefloe.capture import building, planning
 from icefloe.capture.building import Wish
-from icefloe.capture.errors import CaptureLostError
+from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source, found_in
+from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
-from icefloe.store import captures
+from icefloe.lake.metadata import TableMetadata
+from icefloe.store import audits, captures
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.database import Database
 
@@ -76,13 +78,16 @@ class Capturing:
         run_has_ended: Callable[[str], bool],
         log: Callable[[str], None],
         fault: Callable[[str], None] = lambda name: None,
+        before_first: Callable[[], None] = lambda: None,
     ) -> None:
+        """``before_first`` may refuse a consumer's very first capture when nobody has said where it begins."""
         self._lake = lake
         self._database = database
         self._request = request
         self._run_has_ended = run_has_ended
         self._log = log
         self._fault = fault
+        self._before_first = before_first
 
     def take(self) -> Taken | Busy:
         """Adopt what is open, or capture anew."""
@@ -98,7 +103,11 @@ class Capturing:
             adopted = held.run_id != request.run_id
             if adopted:
                 self._log(f"capture {held.id}, left open by run {held.run_id}, is taken over as it is")
-            return Taken(mine, adopted)
+                sources = [Source.from_json(one) for one in mine.sources]
+                building.extend_pins(
+                    self._lake, sources, request.wish, consumer=mine.consumer, capture_id=mine.id, log=self._log
+                )
+            return Taken(self._in_todays_schema(mine), adopted)
         if held.run_id == request.run_id:
             # An earlier attempt of this step died while it built: same range, new change tables.
             again = self._move(held, claim=request.claim)
@@ -108,10 +117,29 @@ class Capturing:
         self._release(abandoned)
         return self._built(self._planned())
 
+    def _in_todays_schema(self, record: CaptureRecord) -> CaptureRecord:
+        """A change table has the schema of its making. Where the source's changed since, the same files get new tables.
+
+        Who changed the schema changed the statements too, and those fail on the old tables for ever.
+        """
+        sources = [Source.from_json(one) for one in record.sources]
+        if all(not one.made_tables or one.schema_id == self._metadata(one.table).schema.id for one in sources):
+            return record
+        try:
+            for source in sources:
+                building.find(self._lake, source, self._request.wish)
+        except IcefloeError as error:
+            self._log(f"the source's schema changed, but the change tables stay as they are: {error}")
+            return record
+        self._log("the source's schema changed: the change tables are made again, of the same files")
+        return self._built(self._renamed(record)).capture
+
     def _planned(self) -> CaptureRecord:
         """Fix the ranges and record them, with the names that the change tables will have."""
         request = self._request
         now = time.time()
+        if self._is_new() and request.start is None:
+            self._before_first()
         with self._database.write() as connection:
             consumer = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
             known = captures.checkpoints_of(connection, request.consumer)
@@ -149,6 +177,25 @@ class Capturing:
         self._fault("capture.after_plan")
         return record
 
+    def _is_new(self) -> bool:
+        """Whether this consumer has never read anything, or was told to forget it. Refuses a name that was given up."""
+        name = self._request.consumer
+        with self._database.read() as connection:
+            consumer = captures.consumer(connection, name)
+            if consumer is None:
+                renamed = audits.last(connection, subject=name, verb="rename")
+                new = renamed.details.get("renamed_to") if renamed else None
+                if new and captures.consumer(connection, new) is not None:
+                    raise ConsumerRenamedError(
+                        f"the consumer {name} was renamed to {new}, and this version still names {name}",
+                        hint=f"push the version that names {new}",
+                    )
+                return True
+            if captures.checkpoints_of(connection, name):
+                return False
+            last = audits.listing(connection, subject=name, most=1)
+            return consumer.version == 0 or (bool(last) and last[0].verb == "remove")
+
     def _built(self, record: CaptureRecord) -> Taken:
         """Pin, build, record."""
         request = self._request
@@ -156,7 +203,7 @@ class Capturing:
         found = [building.find(self._lake, source, request.wish) for source in planned]
         if request.wish.skip_empty and not any(changes.has_changes for changes in found):
             bare = [
-                replace(source, change_table=None, found=found_in(one))
+                replace(source, change_table=None, at_end=None, found=found_in(one))
                 for source, one in zip(planned, found, strict=True)
             ]
             return Taken(
@@ -170,31 +217,35 @@ class Capturing:
         ]
         self._fault("capture.after_pin")
         record = self._move(record, state="pinned", sources=[source.to_json() for source in pinned])
-        built = [
-            building.build(self._lake, source, changes, name=_bare(source.change_table))
-            for source, changes in zip(pinned, found, strict=True)
-        ]
+        built = [building.build(self._lake, source, changes) for source, changes in zip(pinned, found, strict=True)]
         self._fault("capture.after_build")
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
         self._fault("capture.after_built")
         return Taken(record, adopted=False)
 
     def _renamed(self, record: CaptureRecord) -> CaptureRecord:
-        """Take away what the dead attempt may have made, and give new names."""
+        """Take away what an earlier attempt made or may have made, and give new names, under the schema of today."""
         sources = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
-        fresh = [self._named(replace(source, change_table=None)) for source in sources]
+        building.discard(self._lake, sources, capture_id=record.id)
+        fresh = [self._named(source.under(self._metadata(source.table))) for source in sources]
         return self._move(record, state="planned", sources=[source.to_json() for source in fresh])
 
     def _named(self, source: Source) -> Source:
-        if not self._request.wish.change_tables:
-            return source
-        full = ".".join((*self._lake.change_table_namespace, unique_name(source.table)))
-        return replace(source, change_table=full)
+        """The tables to be made get their names before they are made."""
+        change_table = self._new_name(source) if self._request.wish.change_tables else None
+        at_end = self._new_name(source) if source.behind_schema else None
+        alias = self._request.wish.alias if change_table is not None else None
+        return replace(source, change_table=change_table, at_end=at_end, alias=alias)
+
+    def _new_name(self, source: Source) -> str:
+        return ".".join((*self._lake.change_table_namespace, unique_name(source.table)))
+
+    def _metadata(self, table: str) -> TableMetadata:
+        return self._lake.table(table).metadata
 
     def _release(self, record: CaptureRecord) -> None:
         sources: Sequence[Source] = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, consumer=record.consumer, capture_id=record.id)
+        building.discard(self._lake, sources, capture_id=record.id)
         with self._database.write() as connection:
             captures.set_released(connection, record.id)
 
@@ -207,10 +258,6 @@ class Capturing:
 
     def _canonical(self, table: str) -> str:
         return self._lake.canonical_name(table)
-
-
-def _bare(name: str | None) -> str | None:
-    return name.rsplit(".", 1)[-1] if name is not None else None
 
 
 def checkpoints_after(record: CaptureRecord, now: float) -> Mapping[str, captures.CheckpointRecord]:

@@ -18,7 +18,15 @@ class CaptureLostError(ConflictError):
 
 
 class StartError(UsageError):
+    """Where a consumer begins is not said, not known or not there."""
+
     code = "capture.start"
+
+
+class ConsumerRenamedError(UsageError):
+    """A version that was pushed before a consumer was renamed: run, it would read everything again under the old name."""
+
+    code = "capture.consumer-renamed"
 
 
 class CommitRefusedError(IcefloeError):

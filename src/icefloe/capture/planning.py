@@ -43,11 +43,16 @@ def plan(
     end = history.checkpoint_at(loaded.metadata, head) if head is not None else None
     if since is not None and end is not None and bounds.any:
         end = _bounded(loaded, since, end, ref, bounds)
-    return Source(loaded.name, ref, since, end)
+    return Source(loaded.name, ref, since, end).under(loaded.metadata)
 
 
-def starting_point(table: LoadedTable, head: int | None, start: str | int | None) -> Checkpoint | None:
-    """Where a consumer without a checkpoint begins. ``None`` is the beginning: the table as it is."""
+def starting_point(
+    table: LoadedTable, head: int | None, start: str | int | None, *, word: str = "start"
+) -> Checkpoint | None:
+    """Where a consumer without a checkpoint begins. ``None`` is the beginning: the table as it is.
+
+    ``word`` is what the setting is called where the user wrote it.
+    """
     metadata = table.metadata
     if start is None or start == "earliest":
         return None
@@ -57,28 +62,28 @@ def starting_point(table: LoadedTable, head: int | None, start: str | int | None
     if isinstance(start, int) or start.lstrip("-").isdigit():
         wanted = int(start)
         if all(snapshot.id != wanted for snapshot in chain):
-            raise StartError(f"start: snapshot {wanted} is not in the table's history", where=table.name)
+            raise StartError(f"{word}: snapshot {wanted} is not in the table's history", where=table.name)
         return history.checkpoint_at(metadata, wanted)
-    moment = _moment(start, table.name)
+    moment = _moment(start, table.name, word)
     # The user names a time; the chain decides what came before what, and the first ancestor not younger is taken.
     for snapshot in chain:
         if snapshot.timestamp_ms <= moment.timestamp() * 1000:
             return history.checkpoint_at(metadata, snapshot.id)
     if chain and chain[-1].parent_id is not None:
         raise StartError(
-            f"start: the history before {datetime.fromtimestamp(chain[-1].timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC is expired",
+            f"{word}: the history before {datetime.fromtimestamp(chain[-1].timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC is expired",
             where=table.name,
-            hint="start: earliest takes the table as it is",
+            hint=f"{word}: earliest takes the table as it is",
         )
     return None
 
 
-def _moment(text: str, table: str) -> datetime:
+def _moment(text: str, table: str, word: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise StartError(
-            f"start: {text!r} is not known",
+            f"{word}: {text!r} is not known",
             where=table,
             hint="use earliest, latest, a snapshot id or a time such as 2026-03-01T00:00:00Z",
         ) from None

@@ -39,7 +39,7 @@ def sweep(lake: Lake, database: Database, now: float) -> int:
             continue
         with suppress(IcefloeError):
             sources = [Source.from_json(one) for one in record.sources]
-            building.discard(lake, sources, consumer=record.consumer, capture_id=record.id)
+            building.discard(lake, sources, capture_id=record.id)
             with database.write() as connection:
                 captures.set_released(connection, record.id)
             done += 1

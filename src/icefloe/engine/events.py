@@ -86,6 +86,8 @@ class StepState:
     available_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    era: int = 0
+    """How often its work was begun anew by a restart. What an earlier era has done does not count for this one."""
 
 
 @dataclass(frozen=True, slots=True)

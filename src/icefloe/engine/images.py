@@ -120,6 +120,7 @@ def step_state(row: StepRecord) -> StepState:
         row.available_at,
         row.started_at,
         row.ended_at,
+        row.era,
     )
 
 
@@ -148,6 +149,7 @@ def step_record(run: RunRecord, position: int, type_: str, state: StepState, rev
         state.started_at,
         state.ended_at,
         revision,
+        state.era,
     )
 
 

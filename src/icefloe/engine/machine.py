@@ -252,6 +252,7 @@ class _Turn:
                     generation=old.generation + 1,
                     loop=_to_redo(old.loop) if resumes else None,
                     resumes=resumes,
+                    era=old.era + (event.scope is RestartFrom.BEGINNING or old.status.complete),
                 )
                 self._put(fresh)
                 if old.status is not StepStatus.CREATED:

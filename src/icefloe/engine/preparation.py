@@ -50,6 +50,7 @@ class Preparation:
             version=record.version,
             step_path=definition.paths[state.id],
             iteration=record.iteration,
+            era=state.era,
             settings=reveal(evaluated.settings, os.environ, definition.secrets),
             params=_revealed(evaluated.visible, definition.secrets),
             secrets=secrets,

@@ -148,6 +148,13 @@ class Lake:
         full = name if "." in name else ".".join((*self._change_tables.namespace, name))
         return self._change_tables.drop(self._identifier(full))
 
+    def point_change_table(self, alias: str, *, at: str) -> None:
+        """Let a stable name lead to a change table."""
+        self._change_tables.point(self._identifier(alias), self._identifier(at))
+
+    def unpoint_change_table(self, alias: str, *, at: str) -> None:
+        self._change_tables.unpoint(self._identifier(alias), self._identifier(at))
+
     def clean_change_tables(self, *, older_than_seconds: float = 3600) -> tuple[str, ...]:
         """Delete what captures that died left behind. Returns the names of the folders."""
         return self._change_tables.clean(older_than_seconds=older_than_seconds)
@@ -169,11 +176,19 @@ class Lake:
             mode=mode,
         )
 
-    def unpin(self, table: str, *, owner: str, capture: str) -> tuple[str, ...]:
-        return pins.unpin(self.tables, self._identifier(table), owner=owner, capture=capture)
+    def extend_pins(self, table: str, *, owner: str, capture: str, keep_seconds: float) -> tuple[str, ...]:
+        """Give a capture's pins their whole time again. Returns those that needed it."""
+        identifier = self._identifier(table)
+        return pins.extend(self.tables, identifier, owner=owner, capture=capture, keep_seconds=keep_seconds)
+
+    def unpin(self, table: str, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
+        return pins.unpin(self.tables, self._identifier(table), capture=capture, owner=owner)
 
     def set_checkpoint_tag(self, table: str, *, consumer: str, snapshot_id: int) -> str:
         return pins.set_checkpoint_tag(self.tables, self._identifier(table), consumer=consumer, snapshot_id=snapshot_id)
+
+    def remove_checkpoint_tag(self, table: str, *, consumer: str) -> None:
+        pins.remove_checkpoint_tag(self.tables, self._identifier(table), consumer=consumer)
 
     def pins(self, table: str) -> list[Pin]:
         return pins.pins_of(self.table(table).metadata)

@@ -388,14 +388,7 @@ class Tables:
 
 def parse_identifier(name: str | Sequence[str], *, catalog: str) -> Identifier:
     """``db.table``, ``catalog.db.table`` or ``db.`odd name``` as a tuple without the catalog."""
-    if isinstance(name, str):
-        parts = tuple(m[1].replace("``", "`") if m[1] is not None else m[2] for m in _PART.finditer(name))
-        if not _WHOLE.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is not a table name", hint="write it as db.table; quote odd names with backticks"
-            )
-    else:
-        parts = tuple(name)
+    parts = split_name(name) if isinstance(name, str) else tuple(name)
     if len(parts) > 2 and parts[0] == catalog:
         parts = parts[1:]
     if len(parts) < 2 or not all(parts):
@@ -403,6 +396,13 @@ def parse_identifier(name: str | Sequence[str], *, catalog: str) -> Identifier:
     if any(not part.isprintable() for part in parts):
         raise UsageError(f"{name!r} has unprintable characters in it", hint="write it as db.table")
     return parts
+
+
+def split_name(name: str) -> Identifier:
+    """The parts of a name as Spark SQL takes it, without their backticks."""
+    if not _WHOLE.fullmatch(name):
+        raise UsageError(f"{name!r} is not a table name", hint="write it as db.table; quote odd names with backticks")
+    return tuple(m[1].replace("``", "`") if m[1] is not None else m[2] for m in _PART.finditer(name))
 
 
 def format_identifier(identifier: Identifier) -> str:

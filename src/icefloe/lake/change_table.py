@@ -144,7 +144,11 @@ class ChangeTables:
 
     def drop(self, identifier: Identifier) -> ChangeTable:
         """Take one out of the catalog and delete its own folder."""
-        one = _described(self._tables.load(identifier))
+        loaded = self._tables.load(identifier)
+        one = _described(loaded)
+        if one is not None and loaded.metadata.properties.get("icefloe.name") != one.name:
+            self._tables.drop(identifier)  # a second name: the folder is another's
+            return one
         if one is None or not storage.inside(one.location, self.location) or one.location.rstrip("/") == self.location:
             raise NotAChangeTableError(
                 "this is not a change table made here, so it is left alone", where=format_identifier(identifier)
@@ -153,6 +157,27 @@ class ChangeTables:
         self._fault("change_table.after_unregister")
         storage.delete_folder(self._tables.file_io(one.location), one.location)
         return one
+
+    def point(self, alias: Identifier, at: Identifier) -> None:
+        """Let a stable name lead to a change table, whatever change table it led to before. Readers find either or, for a
+        moment, none. A name that anything else has is refused."""
+        loaded = self._tables.load(at)
+        if self._tables.exists(alias):
+            with suppress(MetadataMissingError):  # what it led to is gone: the name is ours to give again
+                if _described(self._tables.load(alias)) is None:
+                    raise NameTakenError(
+                        "is a table of its own, so it cannot be the name of a change table",
+                        where=format_identifier(alias),
+                        hint="choose another targetTable",
+                    )
+            self._tables.drop(alias)
+        self._tables.register(alias, loaded.metadata.metadata_location)
+
+    def unpoint(self, alias: Identifier, at: Identifier) -> None:
+        """Take a stable name away if it still leads there."""
+        with suppress(TableNotFoundError, MetadataMissingError):
+            if self._tables.load(alias).metadata.properties.get("icefloe.name") == format_identifier(at):
+                self._tables.drop(alias)
 
     def clean(self, *, older_than_seconds: float, now: float | None = None) -> tuple[str, ...]:
         """Delete the folders of captures that died before they registered. Returns their names.

@@ -76,15 +76,11 @@ def pin(
         raise UsageError(f"pin: {mode!r} is not known", hint="choose from: auto, require, off")
     if mode == "off":
         return PinReport(None)
-    now_ms = int((time.time() if now is None else now) * 1000)
     metadata = tables.load(identifier).metadata
 
     def change(suffix: str, snapshot_id: int, kind: str) -> RefChange:
-        snapshot = metadata.snapshots.get(snapshot_id)
-        # A reference's age is counted from its snapshot's time, not from when it was made.
-        age = max(now_ms - snapshot.timestamp_ms, 0) if snapshot else 0
         name = f"{_PREFIX}{slug(owner)}__{slug(capture)}__{suffix}"
-        return RefChange(name, snapshot_id, kind, age + int(keep_seconds * 1000))
+        return RefChange(name, snapshot_id, kind, _age(metadata, snapshot_id, keep_seconds, now))
 
     changes = [change("to", to_snapshot, "branch")]
     for number, snapshot_id in enumerate(sorted(set(holds) - {to_snapshot})):
@@ -108,10 +104,30 @@ def pin(
     return PinReport(names[0], names)
 
 
-def unpin(tables: Tables, identifier: Identifier, *, owner: str, capture: str) -> tuple[str, ...]:
-    """Remove a capture's pins. Those that are gone already are fine."""
+def extend(
+    tables: Tables, identifier: Identifier, *, owner: str, capture: str, keep_seconds: float, now: float | None = None
+) -> tuple[str, ...]:
+    """Give a capture's pins their whole time again. Those that have more than half of it left stay as they are."""
+    metadata = tables.load(identifier).metadata
     start = f"{_PREFIX}{slug(owner)}__{slug(capture)}__"
-    names = [name for name in tables.load(identifier).metadata.refs if name.startswith(start)]
+    changes = []
+    for ref in metadata.refs.values():
+        if not ref.name.startswith(start):
+            continue
+        enough = _age(metadata, ref.snapshot_id, keep_seconds / 2, now)
+        if ref.max_ref_age_ms is not None and ref.max_ref_age_ms < enough:
+            whole = _age(metadata, ref.snapshot_id, keep_seconds, now)
+            changes.append(RefChange(ref.name, ref.snapshot_id, ref.type, whole))
+    if changes:
+        tables.set_refs(identifier, changes)
+    return tuple(one.name for one in changes)
+
+
+def unpin(tables: Tables, identifier: Identifier, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
+    """Remove a capture's pins. Those that are gone already are fine. An owner may have been renamed since: it can be left out."""
+    whose = r"\w+?" if owner is None else slug(owner)
+    name = re.compile(rf"{_PREFIX}{whose}__{slug(capture)}__(to|hold\d+)")
+    names = [ref for ref in tables.load(identifier).metadata.refs if name.fullmatch(ref)]
     if names:
         tables.set_refs(identifier, [RefChange(name, None) for name in names])
     return tuple(names)
@@ -122,6 +138,12 @@ def set_checkpoint_tag(tables: Tables, identifier: Identifier, *, consumer: str,
     name = checkpoint_tag(consumer)
     tables.set_refs(identifier, [RefChange(name, snapshot_id, "tag", _FOREVER_MS)])
     return name
+
+
+def remove_checkpoint_tag(tables: Tables, identifier: Identifier, *, consumer: str) -> None:
+    name = checkpoint_tag(consumer)
+    if name in tables.load(identifier).metadata.refs:
+        tables.set_refs(identifier, [RefChange(name, None)])
 
 
 def checkpoint_tag(consumer: str) -> str:
@@ -154,6 +176,13 @@ def slug(text: str) -> str:
     """
     plain = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
     return plain if plain == text and plain else f"{plain or 'x'}_{sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _age(metadata: TableMetadata, snapshot_id: int, keep_seconds: float, now: float | None) -> int:
+    """A reference's age is counted from its snapshot's time, not from when it was made."""
+    now_ms = int((time.time() if now is None else now) * 1000)
+    snapshot = metadata.snapshots.get(snapshot_id)
+    return (max(now_ms - snapshot.timestamp_ms, 0) if snapshot else 0) + int(keep_seconds * 1000)
 
 
 def _held(metadata: TableMetadata, change: RefChange) -> bool:

@@ -20,6 +20,8 @@ FILE_FIELDS = frozenset(
 )
 """What :meth:`RangeBuilder.add_file` looks at."""
 
+_MOST_GATHERED = 4096
+
 
 @dataclass(frozen=True)
 class Range:
@@ -55,13 +57,18 @@ class Range:
 
 
 class RangeBuilder:
-    """Takes in one file after the other; :meth:`result` is the range over all of them."""
+    """Takes in one file after the other; :meth:`result` is the range over all of them.
+
+    Bounds are gathered as the bytes they are and decoded together: many files share theirs.
+    """
 
     def __init__(self, field: Field) -> None:
         self.field = field
         self._is_float = field.type in ("float", "double")
         self._min: Value | None = None
         self._max: Value | None = None
+        self._lower_bounds: set[bytes] = set()
+        self._upper_bounds: set[bytes] = set()
         self._min_known = self._max_known = True
         self._nulls: int | None = 0
         # Only floats have NaN; for the others "none" is certain.
@@ -89,8 +96,16 @@ class RangeBuilder:
             if found:
                 self._add_value(value)
                 return
-        self._add_bound(lower, low=True)
-        self._add_bound(upper, low=False)
+        if lower is None:
+            self._min_known = False
+        else:
+            self._lower_bounds.add(lower)
+        if upper is None:
+            self._max_known = False
+        else:
+            self._upper_bounds.add(upper)
+        if len(self._lower_bounds) + len(self._upper_bounds) >= _MOST_GATHERED:
+            self._decode_bounds()
 
     def _mentioned(self, data_file: Mapping[str, Any]) -> bool:
         """Whether the file's metrics name the column: then the file has it, whatever its manifest's header says."""
@@ -107,6 +122,7 @@ class RangeBuilder:
         return found
 
     def result(self) -> Range:
+        self._decode_bounds()
         return Range(
             column=self.field.name,
             type=self.field.type,
@@ -145,23 +161,30 @@ class RangeBuilder:
                     return None, False
         return None, False
 
-    def _add_bound(self, data: bytes | None, *, low: bool) -> None:
-        if data is None:
-            self._lose(low)
-            return
+    def _decode_bounds(self) -> None:
+        for data in self._lower_bounds:
+            value = self._decoded(data)
+            if value is None:
+                self._min_known = False
+            else:
+                self._lower(value)
+        for data in self._upper_bounds:
+            value = self._decoded(data)
+            if value is None:
+                self._max_known = False
+            else:
+                self._raise(value)
+        self._lower_bounds.clear()
+        self._upper_bounds.clear()
+
+    def _decoded(self, data: bytes) -> Value | None:
+        """``None`` for what bounds nothing."""
         try:
             value = decode(self.field.type, data)
         except UndecodableError:
-            self._lose(low)
-            return
-        if isinstance(value, float) and math.isnan(value):
-            # Some old writers put NaN into bounds; it bounds nothing.
-            self._lose(low)
-            return
-        if low:
-            self._lower(value)
-        else:
-            self._raise(value)
+            return None
+        # Some old writers put NaN into bounds.
+        return None if isinstance(value, float) and math.isnan(value) else value
 
     def _add_value(self, value: Value) -> None:
         if value is None:
@@ -179,12 +202,6 @@ class RangeBuilder:
     def _raise(self, value: Value) -> None:
         if self._max is None or _position(value) > _position(self._max):
             self._max = value
-
-    def _lose(self, low: bool) -> None:
-        if low:
-            self._min_known = False
-        else:
-            self._max_known = False
 
 
 def _position(value: Value) -> Any:

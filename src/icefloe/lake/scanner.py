@@ -110,8 +110,8 @@ def _skipper(kind: Any) -> Skipper:
         branches = [_skipper(branch) for branch in kind]
 
         def skip_union(buffer: bytes, at: int) -> int:
-            branch, at = read_long(buffer, at)
-            return branches[_checked(branch)](buffer, at)
+            branch, at = _branch(buffer, at)
+            return branches[branch](buffer, at)
 
         return skip_union
     name = kind["type"] if isinstance(kind, Mapping) else kind
@@ -141,17 +141,21 @@ def _union(kinds: list[Any], keys: frozenset[int]) -> Reader:
     branches = [_reader(kind, keys) for kind in kinds]
 
     def read(buffer: bytes, at: int) -> tuple[Any, int]:
-        branch, at = read_long(buffer, at)
-        return branches[_checked(branch)](buffer, at)
+        branch, at = _branch(buffer, at)
+        return branches[branch](buffer, at)
 
     return read
 
 
-def _checked(branch: int) -> int:
+def _branch(buffer: bytes, at: int) -> tuple[int, int]:
     """Python would take a negative branch of a broken file for one counted from the end."""
+    byte = buffer[at]
+    if byte in (0, 2):  # an optional field: null and the other
+        return byte >> 1, at + 1
+    branch, at = read_long(buffer, at)
     if branch < 0:
         raise ValueError(f"a union has no branch {branch}")
-    return branch
+    return branch, at
 
 
 def _bytes(buffer: bytes, at: int) -> tuple[bytes, int]:
@@ -185,9 +189,11 @@ def _array(items: Any, keys: frozenset[int]) -> Reader:
 
 def _column_map(items: Mapping[str, Any], keys: frozenset[int]) -> Reader:
     """A map by column id is an array of key and value; only wanted values are built."""
-    value_kind = items["fields"][1]["type"]
-    value, skip = _reader(value_kind, keys), _skipper(value_kind)
+    kind = items["fields"][1]["type"]
+    return _bytes_by_column(keys) if kind == "bytes" else _values_by_column(_reader(kind, keys), _skipper(kind), keys)
 
+
+def _values_by_column(value: Reader, skip: Skipper, keys: frozenset[int]) -> Reader:
     def read(buffer: bytes, at: int) -> tuple[dict[int, Any], int]:
         found: dict[int, Any] = {}
         while True:
@@ -195,7 +201,11 @@ def _column_map(items: Mapping[str, Any], keys: frozenset[int]) -> Reader:
             if count == 0:
                 return found, at
             for _ in range(count):
-                key, at = read_long(buffer, at)
+                byte = buffer[at]
+                if byte < 0x80:  # the usual case, spelt out: a call costs more than the work
+                    key, at = (byte >> 1) ^ -(byte & 1), at + 1
+                else:
+                    key, at = read_long(buffer, at)
                 if key in keys:
                     found[key], at = value(buffer, at)
                 else:
@@ -204,8 +214,41 @@ def _column_map(items: Mapping[str, Any], keys: frozenset[int]) -> Reader:
     return read
 
 
+def _bytes_by_column(keys: frozenset[int]) -> Reader:
+    """Bounds: the costliest maps, so keys and lengths of one byte are read without a call."""
+
+    def read(buffer: bytes, at: int) -> tuple[dict[int, bytes], int]:
+        found: dict[int, bytes] = {}
+        size = len(buffer)
+        while True:
+            count, at = _block(buffer, at)
+            if count == 0:
+                return found, at
+            for _ in range(count):
+                byte = buffer[at]
+                if byte < 0x80:
+                    key, at = (byte >> 1) ^ -(byte & 1), at + 1
+                else:
+                    key, at = read_long(buffer, at)
+                byte = buffer[at]
+                if byte < 0x80:
+                    length, start = (byte >> 1) ^ -(byte & 1), at + 1
+                else:
+                    length, start = read_long(buffer, at)
+                at = start + length
+                if length < 0 or at > size:
+                    raise ValueError("a value is longer than its block")
+                if key in keys:
+                    found[key] = buffer[start:at]
+
+    return read
+
+
 def _skip_array(items: Any) -> Skipper:
     """Arrays of numbers, and of pairs of numbers, are skipped by one regular expression: no loop in Python."""
+    if _is_column_map(items) and items["fields"][1]["type"] == "bytes":
+        nothing = _bytes_by_column(frozenset())
+        return lambda buffer, at: nothing(buffer, at)[1]
     numbers = _numbers_in(items)
     skip = _skipper(items)
 
@@ -228,6 +271,9 @@ def _skip_array(items: Any) -> Skipper:
 
 def _block(buffer: bytes, at: int) -> tuple[int, int]:
     """How many items follow. A negative count comes with the block's size in bytes, which is not needed here."""
+    byte = buffer[at]
+    if byte < 0x80 and not byte & 1:
+        return byte >> 1, at + 1
     count, at = read_long(buffer, at)
     if count < 0:
         _, at = read_long(buffer, at)

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from icefloe import config as configuration
 from icefloe.config import Config
@@ -21,9 +23,12 @@ from icefloe.service.workflows import Workflows
 from icefloe.store import workers
 from icefloe.store.workers import WorkerRecord
 
+if TYPE_CHECKING:
+    from icefloe.service.consumers import Consumers
+
 
 class Client:
-    """A project: its workflows and runs. Opens nothing but the state database, and starts nothing by itself.
+    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself.
 
     with Client() as icefloe:
         run = icefloe.runs.start("playback.agg", {"DAY": 20260101})
@@ -47,6 +52,14 @@ class Client:
 
     def close(self) -> None:
         self.database.close()
+
+    @cached_property
+    def consumers(self) -> Consumers:
+        """Opens the catalog when it is first asked for."""
+        from icefloe.lake import Lake  # PyIceberg takes a second to import
+        from icefloe.service.consumers import Consumers
+
+        return Consumers(self.database, Lake.open(self.config), self.conductor)
 
     def workers(self) -> list[WorkerRecord]:
         """The workers that have not been found gone."""

@@ -1,45 +1,75 @@
-"""Consumers and captures as people look at them: where each stands, and how far behind its source that is."""
+"""Verbs on consumers and captures: list, show, rename, rewind, fast-forward, remove, abandon, audit."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from icefloe.errors import IcefloeError
-from icefloe.lake import Checkpoint, Lake, history
+from icefloe.engine.conductor import Conductor
+from icefloe.errors import IcefloeError, NotFoundError
+from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
-from icefloe.store import captures
+from icefloe.service.interventions import Deed, Interventions, Preview
+from icefloe.service.standings import Standing, with_lag
+from icefloe.service.workflows import current_user
+from icefloe.store import audits, captures
+from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
 from icefloe.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One consumer's place in one source. The lag is unknown (``None``) when the source cannot be read, or history is lost."""
+class ConsumerView:
+    """One consumer: where it stands in each source, where its batches went, its newest captures."""
 
     consumer: str
-    table: str
-    snapshot_id: int
+    workflow_id: str
     version: int
-    lag_snapshots: int | None
-    lag_rows: int | None
-    lag_seconds: float | None
-    """How long the oldest unseen snapshot has been there."""
-    open_capture: str | None
-    problem: str | None = None
+    sources: tuple[Standing, ...]
+    targets: tuple[str, ...]
+    captures: tuple[CaptureView, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureView:
+    """``sources`` have, each, ``table``, ``start``, ``end``, ``change_table`` and ``found``."""
+
+    id: str
+    consumer: str
+    state: str
+    run_id: str
+    step_path: str
+    base_version: int
+    rows: int
+    created_at: float
+    built_at: float | None
+    ended_at: float | None
+    released: bool
+    sources: tuple[dict[str, Any], ...]
+    published: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class Consumers:
-    """Reads the state database and the lake; changes nothing."""
+    """Looks are free. A verb that changes something only shows what it would do unless ``yes`` is said, with a reason.
 
-    def __init__(self, database: Database, lake: Lake) -> None:
+    with Client() as icefloe:
+        icefloe.consumers.rewind("playback.agg/capture_change", to="2026-03-01T00:00:00Z")
+        icefloe.consumers.rewind("playback.agg/capture_change", to="2026-03-01T00:00:00Z", yes=True, why="bad load")
+    """
+
+    def __init__(self, database: Database, lake: Lake, conductor: Conductor) -> None:
         self._database = database
         self._lake = lake
+        self._interventions = Interventions(database, lake, conductor)
+
+    # -- looking -----------------------------------------------------------------------------------------------------------
 
     def listing(self) -> list[Standing]:
         """Every consumer and source. Each source's metadata is loaded once, however many consumers it has."""
@@ -48,17 +78,93 @@ class Consumers:
                 (one, captures.checkpoints_of(connection, one.name), captures.open_capture(connection, one.name))
                 for one in captures.all_consumers(connection)
             ]
-        tables = self._tables(source for _, checkpoints, _ in found for source in checkpoints)
+        tables = self._tables(
+            source for _, checkpoints, held in found for source in _sources(checkpoints.values(), held)
+        )
         return [
-            self._standing(consumer, checkpoint, held, tables[checkpoint.source])
+            standing
             for consumer, checkpoints, held in found
-            for checkpoint in sorted(checkpoints.values(), key=lambda one: one.source)
+            for standing in _standings(consumer, checkpoints, held, tables)
         ]
 
-    def captures(self, consumer: str | None = None, most: int = 50) -> list[CaptureRecord]:
+    def show(self, name: str) -> ConsumerView:
+        with self._database.read() as connection:
+            consumer = captures.consumer(connection, name)
+            if consumer is None:
+                raise NotFoundError(f"there is no consumer {name!r}", hint="icefloe consumers")
+            checkpoints = captures.checkpoints_of(connection, name)
+            held = captures.open_capture(connection, name)
+            targets = captures.targets_of(connection, name)
+            recent = captures.recent_captures(connection, consumer_name=name, most=10)
+        tables = self._tables(_sources(checkpoints.values(), held))
+        return ConsumerView(
+            name,
+            consumer.workflow_id,
+            consumer.version,
+            tuple(_standings(consumer, checkpoints, held, tables)),
+            tuple(targets),
+            tuple(_capture_view(one) for one in recent),
+        )
+
+    def captures(self, consumer: str | None = None, most: int = 50) -> list[CaptureView]:
         """The newest captures first."""
         with self._database.read() as connection:
-            return captures.recent_captures(connection, consumer_name=consumer, most=most)
+            found = captures.recent_captures(connection, consumer_name=consumer, most=most)
+        return [_capture_view(one) for one in found]
+
+    def capture(self, capture_id: str) -> CaptureView:
+        """One capture, with the snapshots of targets that its batch was published as."""
+        with self._database.read() as connection:
+            found = captures.capture(connection, capture_id)
+            published = captures.publications_of(connection, [capture_id])
+        if found is None:
+            raise NotFoundError(f"there is no capture {capture_id!r}", hint="icefloe captures")
+        return _capture_view(found, published)
+
+    def audit(self, consumer: str | None = None, most: int = 50) -> list[AuditRecord]:
+        """Who did what by hand, when and why; the newest first."""
+        with self._database.read() as connection:
+            return audits.listing(connection, subject=consumer, most=most)
+
+    # -- changing ----------------------------------------------------------------------------------------------------------
+
+    def rewind(
+        self,
+        consumer: str,
+        to: str | int,
+        *,
+        table: str | None = None,
+        yes: bool = False,
+        why: str = "",
+        by: str | None = None,
+    ) -> Preview:
+        """Move a checkpoint back: ``earliest``, a snapshot or a time. What lies between is captured again."""
+        return self._interventions.rewind(consumer, to, table, _deed(yes, why, by))
+
+    def fast_forward(
+        self,
+        consumer: str,
+        to: str | int = "latest",
+        *,
+        table: str | None = None,
+        yes: bool = False,
+        why: str = "",
+        by: str | None = None,
+    ) -> Preview:
+        """Move a checkpoint on without capturing what lies between."""
+        return self._interventions.fast_forward(consumer, to, table, _deed(yes, why, by))
+
+    def rename(self, consumer: str, new: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+        """Let a checkpoint go on under another name."""
+        return self._interventions.rename(consumer, new, _deed(yes, why, by))
+
+    def remove(self, consumer: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+        """Forget how far a consumer has read."""
+        return self._interventions.remove(consumer, _deed(yes, why, by))
+
+    def abandon(self, capture_id: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+        """Give up an open capture; the checkpoint stays."""
+        return self._interventions.abandon(capture_id, _deed(yes, why, by))
 
     def _tables(self, names: Iterable[str]) -> dict[str, LoadedTable | IcefloeError]:
         tables: dict[str, LoadedTable | IcefloeError] = {}
@@ -70,46 +176,46 @@ class Consumers:
                     tables[name] = error
         return tables
 
-    def _standing(
-        self,
-        consumer: ConsumerRecord,
-        checkpoint: CheckpointRecord,
-        held: CaptureRecord | None,
-        table: LoadedTable | IcefloeError,
-    ) -> Standing:
-        standing = Standing(
-            consumer.name,
-            checkpoint.source,
-            checkpoint.snapshot_id,
-            consumer.version,
-            None,
-            None,
-            None,
-            held.id if held else None,
-        )
-        if isinstance(table, IcefloeError):
-            return _with_problem(standing, table)
-        try:
-            return _with_lag(standing, checkpoint, table)
-        except IcefloeError as error:
-            return _with_problem(standing, error)
+
+def _deed(yes: bool, why: str, by: str | None) -> Deed | None:
+    return Deed(by or current_user(), why) if yes else None
 
 
-def _with_lag(standing: Standing, checkpoint: CheckpointRecord, table: LoadedTable) -> Standing:
-    since = Checkpoint(checkpoint.table_uuid, checkpoint.snapshot_id, checkpoint.sequence_number, checkpoint.schema_id)
-    head = history.head(table.metadata, checkpoint.ref, table=table.name)
-    unseen = history.between(table.metadata, since, head, ref=checkpoint.ref, table=table.name)
-    rows = [snapshot.summary.get("added-records", "0") for snapshot in unseen if snapshot.operation != "replace"]
-    age = time.time() - unseen[0].timestamp_ms / 1000 if unseen else 0.0
-    return Standing(
-        **{
-            **asdict(standing),
-            "lag_snapshots": len(unseen),
-            "lag_rows": sum(int(text) for text in rows if text.isdigit()),
-            "lag_seconds": round(max(age, 0.0), 1),
-        }
+def _sources(checkpoints: Iterable[CheckpointRecord], held: CaptureRecord | None) -> dict[str, str]:
+    """Every source, with the ref that is read."""
+    found = {source["table"]: source["ref"] for source in held.sources} if held else {}
+    found |= {one.source: one.ref for one in checkpoints}
+    return dict(sorted(found.items()))
+
+
+def _standings(
+    consumer: ConsumerRecord,
+    checkpoints: dict[str, CheckpointRecord],
+    held: CaptureRecord | None,
+    tables: dict[str, LoadedTable | IcefloeError],
+) -> list[Standing]:
+    found = []
+    for source, ref in _sources(checkpoints.values(), held).items():
+        checkpoint = checkpoints.get(source)
+        at = checkpoint.snapshot_id if checkpoint else None
+        standing = Standing(consumer.name, source, at, consumer.version, None, None, None, held.id if held else None)
+        found.append(with_lag(standing, checkpoint, ref, tables[source]))
+    return found
+
+
+def _capture_view(record: CaptureRecord, published: Iterable[dict[str, Any]] = ()) -> CaptureView:
+    return CaptureView(
+        record.id,
+        record.consumer,
+        record.state,
+        record.run_id,
+        record.step_path,
+        record.base_version,
+        sum(source["found"].get("added_rows") or 0 for source in record.sources),
+        record.created_at,
+        record.built_at,
+        record.ended_at,
+        record.released,
+        tuple(record.sources),
+        tuple(published),
     )
-
-
-def _with_problem(standing: Standing, error: IcefloeError) -> Standing:
-    return Standing(**{**asdict(standing), "problem": f"{error.code}: {error.message}"})

@@ -6,15 +6,18 @@ import getpass
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from shlex import quote
 
 from sqlalchemy.engine import Connection
 
 from icefloe.engine.definitions import Definition, Definitions
-from icefloe.errors import NotFoundError
+from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
-from icefloe.store import definitions, runs, triggers
+from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
+from icefloe.workflow.consumers import consumers_of
+from icefloe.workflow.model import Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
 
@@ -23,6 +26,12 @@ def current_user() -> str:
     with suppress(Exception):
         return getpass.getuser()
     return "unknown"
+
+
+class ConsumerDroppedError(UsageError):
+    """A version names a consumer no more that has a checkpoint: pushed, it would begin again from the start, or never end."""
+
+    code = "push.consumer-dropped"
 
 
 class Workflows:
@@ -50,6 +59,7 @@ class Workflows:
             latest = definitions.version(connection, workflow.id, record.latest_version)
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
+            _refuse_dropped_consumers(connection, workflow)
             version = record.latest_version + 1
             definitions.add_files(connection, packed.contents)
             text = canonical(packed.version.to_dict())
@@ -130,3 +140,21 @@ class Workflows:
             last_status=last.status if last else None,
             pushed_at=record.updated_at,
         )
+
+
+def _refuse_dropped_consumers(connection: Connection, workflow: Workflow) -> None:
+    """A checkpoint is never left behind by a push: it is carried over or given up by a word of its own."""
+    named = consumers_of(workflow)
+    kept = captures.consumers_of_workflow(connection, workflow.id)
+    dropped = [one.name for one in kept if not any(name.covers(one.name) for name in named)]
+    if not dropped:
+        return
+    fresh = [one.name for one in named if not one.is_pattern and captures.consumer(connection, one.name) is None]
+    why = '--yes --why "…"'
+    give_up = f"give it up: icefloe consumers remove {quote(dropped[0])} {why}"
+    carry = [f"carry it over: icefloe consumers rename {quote(dropped[0])} {quote(new)} {why}" for new in fresh[:1]]
+    raise ConsumerDroppedError(
+        f"this version names the consumer {dropped[0]} no more, which has read part of its sources",
+        where=workflow.id,
+        hint="; or ".join((*carry, give_up)),
+    )

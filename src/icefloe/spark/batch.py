@@ -1,156 +1,83 @@
-"""One attempt of a SQL step: write to a branch of its own, publish by fast-forward, exactly once.
+"""One attempt of a SQL step: its statements in order, fenced, and repeated on the new head when another writer was faster.
 
-A dead attempt's statement may still be running on the server when the next attempt starts, so looking for a mark before
-writing is no fence. The fence is Iceberg's own compare-and-set: every attempt writes to its own branch off the target's head,
-and of two branches off one head only one can be fast-forwarded to. What a dead attempt still writes lands on a branch that
-nobody publishes. The published snapshots carry a mark; it is looked for before writing, and after a refused fast-forward.
-
-What this does not protect: CREATE, DROP and ALTER statements, tables that are not Iceberg's, and what user code does outside
-its tables.
+What the fence is and what it does not protect stands in :mod:`icefloe.spark.fence`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from icefloe.errors import ConflictError, IcefloeError
-from icefloe.lake import Lake, history
-from icefloe.lake.catalog import format_identifier
-from icefloe.lake.errors import TableNotFoundError
-from icefloe.spark.targets import Write
+from icefloe.faults import fault
+from icefloe.lake import Lake
+from icefloe.spark.failure import SparkError, explain
+from icefloe.spark.fence import Fence, Fencing, Session, TargetMovedError
+from icefloe.spark.targets import Effect, Write
 
-if TYPE_CHECKING:
-    from pyspark.sql.connect.session import SparkSession
-
-MARK = "icefloe.mark"
-_PROPERTY = "spark.sql.iceberg.snapshot-property."
-
-
-class TargetMovedError(ConflictError):
-    """Somebody else committed to the target meanwhile; the whole attempt is repeated on the new head."""
-
-    code = "spark.target-moved"
+ROUNDS = 5
+"""How often a batch is computed again because its target moved, before the step gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``mark`` is the same for every attempt at the same work; ``branch`` is this attempt's own."""
+    """``fencing`` gives the fence of each round: the same mark, another branch."""
 
     writes: Sequence[Write]
-    mark: str
-    labels: Mapping[str, str]
-    branch: str
-    conf: Mapping[str, str]
-    direct: bool = False
-    """``publish: direct``: no branch, and so no fence."""
+    fencing: Callable[[int], Fencing]
+    where: str = "script"
+    alone: Callable[[], None] = lambda: None
+    """Proves that no earlier attempt is still writing; asked before the first write that cannot be fenced."""
 
 
-def run(session: SparkSession, lake: Lake, batch: Batch, log: Callable[[str], None]) -> dict[str, int]:
+def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) -> dict[str, int]:
     """Run the statements and publish. Returns the published snapshot of each target."""
-    targets = _targets(lake, batch)
-    published = {name: found for name in targets if (found := published_snapshot(lake, name, batch.mark)) is not None}
-    for name in published:
-        log(f"{name}: this batch is published already, its statements are not run again")
-    pending = [name for name in targets if name not in published]
-    for key, value in {**batch.conf, **_marks(batch)}.items():
-        session.conf.set(key, value)
-    if not batch.direct:
-        for name in pending:
-            _prepare(session, lake, name, batch.branch, log)
-        session.conf.set("spark.wap.branch", batch.branch)
+    done: set[int] = set()
+    for number in range(1, ROUNDS + 1):
+        fence = Fence(session, lake, batch.fencing(number), log, alone=batch.alone)
+        fence.open()
+        try:
+            _statements(session, fence, batch, done, log)
+            fault("spark.before_first_publish")
+            return fence.publish()
+        except TargetMovedError as error:
+            fence.discard()
+            if number == ROUNDS:
+                raise
+            log(f"{error}: computed again on the new head ({number + 1} of at most {ROUNDS} times)")
+    raise AssertionError("unreachable")
+
+
+def _statements(session: Session, fence: Fence, batch: Batch, done: set[int], log: Callable[[str], None]) -> None:
+    """``done``: definitions that an earlier round has carried out. They are not taken back, so they are not repeated."""
     for number, write in enumerate(batch.writes, 1):
-        if write.target is not None and _canonical(lake, write.target) in published:
+        if number in done:
+            continue
+        fault("spark.before_statement")
+        if not fence.admit(write):
             continue
         log(f"statement {number} of {len(batch.writes)} (line {write.statement.line})")
-        rows = session.sql(write.statement.text).collect()
-        if rows and write.target is None and not write.is_definition:
+        try:
+            rows = session.sql(write.statement.text).collect()
+        except Exception as error:
+            raise placed(error, write, batch.where) from error
+        finally:
+            fence.ended(write)
+        if write.is_definition:
+            done.add(number)
+        if rows and write.effect is Effect.NONE:
             for row in rows[:20]:
                 log("  " + "  ".join(str(value) for value in row))
-    if not batch.direct:
-        session.conf.unset("spark.wap.branch")
-        for name in pending:
-            found = _publish(session, lake, name, batch, log)
-            if found is not None:
-                published[name] = found
-    return published
+            if len(rows) > 20:
+                log(f"  … {len(rows) - 20} more rows")
 
 
-def published_snapshot(lake: Lake, table: str, mark: str) -> int | None:
-    """The newest snapshot on main that carries the mark."""
-    metadata = lake.table(table).metadata
-    head = history.head(metadata, "main", table=table)
-    for snapshot in history.ancestors(metadata, head) if head is not None else ():
-        if snapshot.summary.get(MARK) == mark:
-            return snapshot.id
-    return None
-
-
-def _targets(lake: Lake, batch: Batch) -> list[str]:
-    """The Iceberg tables that exist and are written to, in order. Others cannot be protected by a branch."""
-    names: dict[str, None] = {}
-    for write in batch.writes:
-        if write.target is None or write.is_definition:
-            continue
-        name = _canonical(lake, write.target)
-        try:
-            lake.table(name)
-        except TableNotFoundError:
-            continue
-        names[name] = None
-    return list(names)
-
-
-def _canonical(lake: Lake, name: str) -> str:
-    try:
-        return lake.canonical_name(name)
-    except IcefloeError:
-        return name
-
-
-def _prepare(session: SparkSession, lake: Lake, name: str, branch: str, log: Callable[[str], None]) -> None:
-    table = lake.table(name)
-    full = f"{lake.tables.name}.{format_identifier(table.identifier)}"
-    if table.metadata.properties.get("write.wap.enabled") != "true":
-        # Without it Spark ignores spark.wap.branch without a word and writes to main (Iceberg 1.12).
-        session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('write.wap.enabled'='true')")
-        log(f"{name}: set write.wap.enabled=true, so that batches are written to a branch and published whole")
-    if history.head(table.metadata, "main", table=name) is not None:
-        session.sql(f"ALTER TABLE {full} CREATE BRANCH `{branch}`")
-
-
-def _publish(session: SparkSession, lake: Lake, name: str, batch: Batch, log: Callable[[str], None]) -> int | None:
-    table = lake.table(name)
-    refs = table.metadata.refs
-    branch = refs.get(batch.branch)
-    if branch is None:
-        log(f"{name}: nothing was written")
-        return None
-    catalog = lake.tables.name
-    full = format_identifier(table.identifier)
-    main = refs.get("main")
-    if main is not None and main.snapshot_id == branch.snapshot_id:
-        log(f"{name}: nothing was written")
-        result = None
-    else:
-        try:
-            session.sql(f"CALL {catalog}.system.fast_forward('{full}', 'main', '{batch.branch}')").collect()
-        except Exception as error:
-            found = published_snapshot(lake, name, batch.mark)
-            if found is None:
-                raise TargetMovedError(
-                    f"another writer committed while this batch was computed: {str(error).splitlines()[0]}",
-                    where=name,
-                    hint="the step is repeated on the new head",
-                ) from error
-            log(f"{name}: another attempt has published this batch")
-            return found
-        result = branch.snapshot_id
-        log(f"{name}: published as snapshot {result}")
-    session.sql(f"ALTER TABLE {catalog}.{full} DROP BRANCH IF EXISTS `{batch.branch}`")
-    return result
-
-
-def _marks(batch: Batch) -> dict[str, str]:
-    return {f"{_PROPERTY}{key}": value for key, value in {MARK: batch.mark, **batch.labels}.items()}
+def placed(error: Exception, write: Write, where: str) -> Exception:
+    """Spark's error with the line and column in the user's own text."""
+    short = error if isinstance(error, SparkError) else explain(error)
+    if short is None:
+        return error
+    line, column = write.statement.line, write.statement.column
+    if short.line is not None:
+        line, column = write.statement.place(short.line, short.column or 1)
+    short.where = f"{where}, line {line}, column {column}"
+    return short

@@ -1,7 +1,7 @@
-"""The program that a Spark step's process runs: ``python -m icefloe.spark.program JOB.json``.
+"""The program that a Spark step's process runs: ``python -m icefloe.spark.program ORDER.json``.
 
-It reads what to do from the file, talks to Spark, and writes what it published to the file that ``ICEFLOE_OUTPUT`` names. Its
-standard output is the step's log. SIGTERM cancels the statement on the server, not only this client.
+It reads what to do from the file, talks to Spark over Connect, and writes what it published to the file that ``ICEFLOE_RESULT``
+names. Its standard output is the step's log. SIGTERM cancels the statement on the server, not only this client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from typing import Any
 
 from icefloe import config as configuration
 from icefloe.errors import IcefloeError
+from icefloe.faults import fault
+from icefloe.job import Job
+from icefloe.job.batch import Changes
+from icefloe.job.parameters import Parameters
 from icefloe.lake import Lake
-from icefloe.spark import batch, session, targets
+from icefloe.spark import batch, predecessors, scripts, session, targets
+from icefloe.spark.fence import Fence
+from icefloe.spark.order import Kind, Order
+from icefloe.spark.wire import Wire
 
 
 class CancelledError(BaseException):
@@ -26,49 +33,133 @@ class CancelledError(BaseException):
 
 
 def main() -> int:
-    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    order = Order.read(Path(sys.argv[1]))
     signal.signal(signal.SIGTERM, _cancel)
+    return report(lambda: Running(order).run())
+
+
+def report(action: Any) -> int:
+    """Do it, write down what came of it, and give the exit code."""
     try:
-        published = _run(job)
+        published = action()
     except IcefloeError as error:
-        _write({"error": error.to_dict()})
+        write_result({"error": error.to_dict(), "published": getattr(error, "published", {})})
+        detail = getattr(error, "detail", "")
+        if detail:
+            print(f"{detail}\n", flush=True)  # before the short form: the end of a log is what people are shown
         print(f"error [{error.code}] {error}", flush=True)
         if error.hint:
             print(f"  {error.hint}", flush=True)
         return 75 if error.retryable else 1
-    _write({"published": published})
+    fault("spark.before_result")
+    write_result({"published": published})
+    fault("spark.after_result")
     return 0
 
 
-def _run(job: dict[str, Any]) -> dict[str, int]:
-    config = configuration.load(Path(job["config"]))
-    lake = Lake.open(config)
-    work = batch.Batch(
-        writes=targets.parse(job["script"], where=job["where"]),
-        mark=job["mark"],
-        labels=job["labels"],
-        branch=job["branch"],
-        conf=job["conf"],
-        direct=job["direct"],
-    )
-    with session.session(config, note=_say) as spark:
+class Running:
+    """One order, carried out over Connect."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.lake = Lake.open(self._config())
+        self._alone = not order.predecessors
+
+    def _config(self) -> configuration.Config:
+        return configuration.load(Path(self.order.config))
+
+    def run(self) -> dict[str, int]:
+        order = self.order
+        wire = Wire()
+        opened = session.connect(
+            self._config(), note=say, remote=order.remote, session_id=order.session_id, interceptor=wire
+        )
+        self._url = session.address(opened)
+        fault("spark.session")
         try:
-            return batch.run(spark, lake, work, _say)
+            session.configure(opened, order.conf)
+            if order.kind is Kind.SQL:
+                return self._sql(opened)
+            return self._python(opened, wire)
         except CancelledError:
             with suppress(Exception):
-                spark.interruptAll()
-            _say("cancelled")
+                opened.interruptAll()
+            say("cancelled")
             sys.exit(143)
+        finally:
+            with suppress(Exception):
+                opened.stop()
+
+    def _sql(self, opened: Any) -> dict[str, int]:
+        order = self.order
+        writes = targets.parse(order.script, where=order.where)
+        self._end_predecessors_if_quick()
+        work = batch.Batch(writes, order.fencing, order.where, self._prove_alone)
+        return batch.run(opened, self.lake, work, say)
+
+    def _python(self, opened: Any, wire: Wire) -> dict[str, int]:
+        order = self.order
+        fence = Fence(opened, self.lake, order.fencing(), say, alone=self._prove_alone)
+        self._end_predecessors_if_quick()
+        fence.open()
+        for name in order.targets:
+            fence.protect(name)
+        wire.fence = fence
+        # What user code calls to get "the" session finds this one: PySpark looks here before it opens another.
+        os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": self._url}
+        return carry_out(order, opened, fence, admit=lambda table: not fence.is_published(table))
+
+    def _prove_alone(self) -> None:
+        if not self._alone:
+            predecessors.end(self._url, self.order.predecessors, say)
+            self._alone = True
+
+    def _end_predecessors_if_quick(self) -> None:
+        """Not needed for what is fenced, but what nobody waits for should not use the server either."""
+        with suppress(IcefloeError):
+            if not self._alone:
+                predecessors.end(self._url, self.order.predecessors, say, within=2)
+                self._alone = True
 
 
-def _write(result: dict[str, Any]) -> None:
+def carry_out(order: Order, opened: Any, fence: Fence, *, admit: Any) -> dict[str, int]:
+    """Run the user's Python code and publish what it wrote."""
+    folder = Path(order.folder)
+    sys.path[:0] = [str(folder), str(Path.cwd())]
+    job = Job(
+        session=opened,
+        params=Parameters(json.loads(Path(os.environ["ICEFLOE_PARAMS"]).read_text(encoding="utf-8"))),
+        all_changes=tuple(
+            Changes(opened, str(one["source"]), {key: value for key, value in one.items() if key != "source"})
+            for one in order.captures
+        ),
+        args=order.args,
+        admit=admit,
+        output_file=Path(os.environ["ICEFLOE_OUTPUT"]),
+        log=say,
+    )
+    fault("spark.before_statement")
+    try:
+        if order.kind is Kind.SCRIPT:
+            scripts.run_file(Path(order.script), job, shown=order.where)
+        else:
+            scripts.run_function(order.script, job, folder=folder)
+        fault("spark.before_first_publish")
+        return fence.publish()
+    except IcefloeError as error:
+        error.published = fence.so_far()  # type: ignore[attr-defined]
+        fence.discard()
+        raise
+
+
+def write_result(result: dict[str, Any]) -> None:
     path = Path(os.environ["ICEFLOE_RESULT"])
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result), encoding="utf-8")
     partial.replace(path)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(line, flush=True)
 
 

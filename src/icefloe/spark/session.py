@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icefloe.config import Config, expand
+from icefloe.errors import UsageError
 from icefloe.spark import server
 from icefloe.spark.failure import short_errors
 
@@ -18,25 +19,62 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 
 
-def connect(config: Config, *, note: Note | None = None) -> SparkSession:
+def connect(
+    config: Config,
+    *,
+    note: Note | None = None,
+    remote: str | None = None,
+    session_id: str | None = None,
+    interceptor: Any = None,
+) -> SparkSession:
     """A new session. Starts the project's server when it is needed; ``note`` is told what is being waited for.
 
-    The session keeps the server in use until it is stopped, forgotten or its process ends.
+    ``remote`` is an address other than the configuration's. ``session_id`` (a UUID) is what others find the session by;
+    ``interceptor`` sees what is sent. The session keeps the server in use until it is stopped, forgotten or its process ends.
     """
-    if config.spark.remote:
-        session = _open(expand(config.spark.remote))
-        with short_errors(where=_without_token(config.spark.remote)):
+    address = remote or config.spark.remote
+    if address:
+        url = expand(address)
+        session = _open(url, session_id=session_id, interceptor=interceptor)
+        with short_errors(where=_without_token(url)):
             # A server that others set up: what it can still be told is told to the session.
             for key, value in config.spark_conf().items():
                 if _settable(key):
                     session.conf.set(key, value)
         return session
     lease = server.ensure(config, note=note)
-    session = _open(lease.url, patient=False)
+    session = _open(lease.url, patient=False, session_id=session_id, interceptor=interceptor)
     weakref.finalize(session, lease.release)
     with short_errors():
         session.version  # noqa: B018  (asks the server: a refused token or a dead server shows here, not in user code)
     return session
+
+
+class StaticSettingError(UsageError):
+    """A setting that a running server cannot take."""
+
+    code = "spark.static-setting"
+
+
+def configure(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """A step's own settings. Those that hold for a whole Spark application are refused with the way to have them."""
+    for key, value in conf.items():
+        try:
+            session.conf.set(key, value)
+        except Exception as error:
+            if "CANNOT_MODIFY" not in str(error):
+                raise
+            raise StaticSettingError(
+                f"{key} cannot be set on a Spark server that is running",
+                hint=f"set it for the whole server ([spark.conf] in icefloe.toml), or give the step an application of its "
+                f"own: submit: spark-submit with conf: {{{key}: {value}}}",
+            ) from error
+
+
+def address(session: SparkSession) -> str:
+    """Where the session's server is, with the token: never to be printed."""
+    builder: Any = session.client._builder
+    return "sc" + str(builder.url.geturl()).removeprefix("http")
 
 
 @contextmanager
@@ -50,7 +88,8 @@ def session(config: Config, *, note: Note | None = None) -> Iterator[SparkSessio
         opened.stop()
 
 
-def _open(url: str, *, patient: bool = True) -> SparkSession:
+def _open(url: str, *, patient: bool = True, session_id: str | None = None, interceptor: Any = None) -> SparkSession:
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
@@ -58,7 +97,15 @@ def _open(url: str, *, patient: bool = True) -> SparkSession:
         # PySpark 4.1 prints each error with its trace as one line of JSON to stderr, besides raising it.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with short_errors(where=_without_token(url)):
-        opened = SparkSession.builder.remote(url).create()
+        builder = DefaultChannelBuilder(url)
+        if session_id is not None:
+            builder.set("session_id", session_id)
+        if interceptor is not None:
+            builder.add_interceptor(interceptor)
+        opened = SparkSession.Builder().channelBuilder(builder).create()
+    if interceptor is not None:
+        # Large plans would be sent compressed (4.1), and the interceptor could not read them.
+        opened.client._plan_compression_threshold, opened.client._plan_compression_algorithm = -1, "NONE"
     if not patient:
         # PySpark's own policy retries for ten minutes, also at exit (4.1). A local server that is gone does not come back.
         opened.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1000)])

@@ -105,6 +105,8 @@ class StepContext:
     version: int
     step_path: tuple[str, ...]
     iteration: int | None
+    era: int
+    """Goes up when a restart begins the step's work anew; retries and restarts of what is incomplete keep it."""
     settings: Mapping[str, Json]
     params: Mapping[str, TypedValue]
     secrets: tuple[str, ...]

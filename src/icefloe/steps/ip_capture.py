@@ -7,18 +7,19 @@ repeated as the same micro-batch.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import ClassVar
 
 from icefloe.capture import commits, published
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
-from icefloe.capture.errors import CaptureLostError
+from icefloe.capture.errors import CaptureLostError, StartError
 from icefloe.capture.planning import Bounds
-from icefloe.capture.sources import consumer_name
 from icefloe.errors import IcefloeError, UsageError
-from icefloe.lake import Lake
+from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.steps.contract import (
     Cause,
@@ -32,8 +33,14 @@ from icefloe.steps.contract import (
     Waiting,
     builtin,
 )
-from icefloe.store import runs
+from icefloe.store import definitions, runs
+from icefloe.workflow.consumers import consumer_name
+from icefloe.workflow.graph import Graph
+from icefloe.workflow.model import TypedStep, Workflow, containers, walk
+from icefloe.workflow.resolution import resolve_settings
+from icefloe.workflow.scope import Scope
 from icefloe.workflow.step_types import IpCaptureSettings, StepType
+from icefloe.workflow.versions import WorkflowVersion
 
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
 _WAIT_SECONDS = 1.0
@@ -87,11 +94,17 @@ class IpCaptureStep(StepRuntime):
                 if settings.keep is not None
                 else context.config.change_tables.keep_hours * 3600,
                 change_tables=settings.capture_mode == "ICDC",
+                alias=_alias(settings, lake, tables),
                 skip_empty=settings.on_empty == "skip",
             ),
         )
         taken = Capturing(
-            lake, context.database, request, run_has_ended=lambda run_id: _has_ended(context, run_id), log=context.log
+            lake,
+            context.database,
+            request,
+            run_has_ended=lambda run_id: _has_ended(context, run_id),
+            log=context.log,
+            before_first=lambda: _refuse_filled_targets(context, lake),
         ).take()
         if isinstance(taken, Busy):
             return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")
@@ -112,6 +125,56 @@ def _has_ended(context: StepContext, run_id: str) -> bool:
     with context.database.read() as connection:
         run = runs.load(connection, run_id)
     return run is None or run.status in _ENDED
+
+
+def _refuse_filled_targets(context: StepContext, lake: Lake) -> None:
+    """A target with rows and a consumer that has read nothing: whether the rows are in there already, only people know."""
+    with context.database.read() as connection:
+        version = definitions.version(connection, context.workflow_id, context.version)
+    assert version is not None, "a run's version is never deleted"
+    workflow = WorkflowVersion.from_dict(json.loads(version.definition)).workflow
+    scope = Scope(params={name: item.value for name, item in context.params.items()})
+    for target in _write_targets(workflow, context.key.step_id, scope):
+        try:
+            table = lake.table(target)
+        except TableNotFoundError:
+            continue
+        head = history.head(table.metadata, "main", table=target)
+        rows = table.metadata.snapshots[head].summary.get("total-records") if head is not None else "0"
+        if rows != "0":
+            raise StartError(
+                f"{table.name} has rows already, and this consumer has read nothing yet",
+                where=f"run {context.key.run_id}, step {context.key.step_id}",
+                hint="say where to begin, in ip_capture: start: earliest (everything, again), latest (only what comes), a snapshot id or a time",
+            )
+
+
+def _write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[str]:
+    """The ``write:`` tables of the Spark steps behind a capture, as far as their names are known before it."""
+    container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
+    behind = Graph.of(container).descendants(capture)
+    for path, step in walk(container):
+        if path[0] not in behind or not isinstance(step, TypedStep) or step.type != "Spark":
+            continue
+        write = step.settings.get("write")
+        table = write.get("table") if isinstance(write, Mapping) else None
+        if isinstance(table, str):
+            with suppress(IcefloeError):  # it is named by something that is known later only
+                yield str(resolve_settings({"table": table}, scope)["table"])
+
+
+def _alias(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> str | None:
+    if settings.target_table is None:
+        return None
+    if len(tables) > 1:
+        raise UsageError(
+            "target_table names one change table, and this capture makes one for each of its sources",
+            hint="leave it out, or capture each source in a step of its own",
+        )
+    name = lake.canonical_name(settings.target_table)
+    if name in tables:
+        raise UsageError(f"target_table: {name} is the source itself", hint="choose another name")
+    return name
 
 
 def _columns(

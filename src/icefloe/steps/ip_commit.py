@@ -21,7 +21,8 @@ from icefloe.lake import Lake
 from icefloe.steps.contract import Cause, Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
 from icefloe.store import captures, definitions
 from icefloe.store.captures import CaptureRecord
-from icefloe.workflow.model import Transition, Workflow, containers
+from icefloe.workflow.graph import Graph
+from icefloe.workflow.model import Workflow, containers
 from icefloe.workflow.step_types import IpCommitSettings, StepType
 from icefloe.workflow.values import TypedValue
 from icefloe.workflow.versions import WorkflowVersion
@@ -95,25 +96,11 @@ def _definition(context: StepContext) -> Workflow:
     return WorkflowVersion.from_dict(json.loads(version.definition)).workflow
 
 
-def _between(workflow: Workflow, capture_steps: Iterable[str], commit: str) -> set[str]:
+def _between(workflow: Workflow, capture_steps: Iterable[str], commit: str) -> frozenset[str]:
     """The steps that may use the captures: behind a capture, and not behind the commit."""
     for container in containers(workflow):
         if any(step.id == commit for step in container.steps):
-            edges = container.transitions
-            behind: set[str] = set()
-            for step_id in capture_steps:
-                behind |= _reachable(step_id, edges)
-            return behind - _reachable(commit, edges) - {commit}
-    return set()
-
-
-def _reachable(start: str, edges: Iterable[Transition]) -> set[str]:
-    found: set[str] = set()
-    queue = [start]
-    while queue:
-        here = queue.pop()
-        for edge in edges:
-            if edge.source == here and edge.target not in found:
-                found.add(edge.target)
-                queue.append(edge.target)
-    return found
+            graph = Graph.of(container)
+            behind = frozenset[str]().union(*(graph.descendants(step_id) for step_id in capture_steps))
+            return behind - graph.descendants(commit) - {commit}
+    return frozenset()

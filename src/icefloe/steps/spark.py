@@ -1,8 +1,9 @@
-"""``type: Spark``: SQL on Spark, published exactly once.
+"""``type: Spark``: SQL or PySpark on Spark, published exactly once.
 
-The statements run in a process of their own, which talks to the project's Spark server over Connect. What it publishes
-carries a mark made of the captures that the run holds, so that a batch that is repeated, by a retry, a restart or a later run
-that took the capture over, is recognised and not written twice.
+The work runs in a process of its own, which talks to the project's Spark server over Connect, to another server (``remote``),
+or is itself a Spark application (``submit: spark-submit``). What it publishes carries a mark made of the captures that the run
+holds, so that a batch that is repeated, by a retry, a restart or a later run that took the capture over, is recognised and not
+written twice.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from sqlalchemy.engine import Connection
 
+from icefloe.capture import published
+from icefloe.capture.sources import Source
 from icefloe.config import FILE_NAME
-from icefloe.errors import UsageError
+from icefloe.errors import IcefloeError, UsageError
+from icefloe.lake.pins import slug
 from icefloe.spark import targets
+from icefloe.spark.marks import Mark, Taken
+from icefloe.spark.order import Kind as Script
+from icefloe.spark.order import Order
 from icefloe.steps.contract import (
     Cause,
     Command,
@@ -32,14 +41,20 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import default_outcome, environment, python_program, write_private
-from icefloe.store import captures
+from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
+from icefloe.store.spark_sessions import SparkSessionRecord
+from icefloe.workflow.files import script_key
 from icefloe.workflow.step_types import SparkSettings, StepType
-from icefloe.workflow.values import TypedValue
+from icefloe.workflow.values import TypedValue, plain
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MOST_PREDECESSORS = 20
+_RESULT = "published.json"  # result.json is the supervisor's own
 
 
 class SparkStep(StepRuntime):
-    """Outputs: ``published_tables`` and ``published_snapshots``, in one order."""
+    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes."""
 
     type: ClassVar[StepType] = builtin("spark")
 
@@ -47,12 +62,12 @@ class SparkStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
         try:
-            job = self._job(context, settings)
-        except UsageError as error:
-            return Done(Outcome(Kind.FATAL, cause=Cause.of(error)))
-        file = context.folder / "job.json"
-        write_private(file, json.dumps(job).encode())
-        extra = {"ICEFLOE_RESULT": str(context.folder / "result.json")}
+            order = _order(context, settings)
+        except IcefloeError as error:
+            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+        file = context.folder / "order.json"
+        write_private(file, order.to_json().encode())
+        extra = {"ICEFLOE_RESULT": str(context.folder / _RESULT)}
         return Launch(
             Command(
                 (python_program(), "-m", "icefloe.spark.program", str(file)),
@@ -64,51 +79,40 @@ class SparkStep(StepRuntime):
     def ended(self, context: StepContext, result: ProcessResult) -> Done:
         outcome = default_outcome(context, result)
         told = _told(context)
-        if outcome.kind is not Kind.SUCCEEDED:
-            error = told.get("error")
-            if error and outcome.kind is Kind.ERROR:
-                kind = Kind.PLATFORM if error["retryable"] else Kind.ERROR
-                return Done(Outcome(kind, cause=Cause(error["message"], error["code"], error["hint"])))
-            return Done(outcome)
-        published: dict[str, int] = told.get("published", {})
-        outputs = {
-            **outcome.outputs,
-            "published_tables": TypedValue.of(tuple(published)),
-            "published_snapshots": TypedValue.of(tuple(str(snapshot) for snapshot in published.values())),
-        }
+        results: dict[str, int] = told.get("published", {})
         held = _held(context)
+        mark = _mark(context, held)
 
         def record(connection: Connection) -> None:
+            # Also after a failure: of several targets some may be published, and are not to be written again.
             for capture in held:
-                for target, snapshot_id in published.items():
+                for target, snapshot_id in results.items():
                     captures.publish(
                         connection,
                         capture_id=capture.id,
-                        step_path="/".join(context.step_path),
+                        step_path=mark.place,
                         iteration=context.iteration,
                         target=target,
                         snapshot_id=snapshot_id,
                         now=time.time(),
                     )
+            if outcome.kind is Kind.SUCCEEDED:
+                spark_sessions.gone(connection, mark.text, time.time())
 
-        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=record)
-
-    def _job(self, context: StepContext, settings: SparkSettings) -> dict[str, Any]:
-        where = f"run {context.key.run_id}, step {context.key.step_id}"
-        _refuse_what_is_not_built(settings, where)
-        # Parsed here already: a script that is not SQL fails at once, before a session is asked for.
-        targets.parse(settings.script, where=where)
-        work = _work(context)
-        return {
-            "config": str(context.config.root / FILE_NAME),
-            "script": settings.script,
-            "where": where,
-            "mark": work.mark,
-            "labels": work.labels,
-            "branch": _branch(context),
-            "conf": {key: str(value) for key, value in settings.conf.items()},
-            "direct": settings.publish == "direct",
+        if outcome.kind is not Kind.SUCCEEDED:
+            error = told.get("error")
+            if error and outcome.kind is Kind.ERROR:
+                place = f"{error['where']}: " if error["where"] else ""
+                kind = Kind.PLATFORM if error["retryable"] else Kind.ERROR
+                kind = Kind.FATAL if error["code"] == "spark.outcome-unknown" else kind
+                outcome = Outcome(kind, cause=Cause(f"{place}{error['message']}", error["code"], error["hint"]))
+            return Done(outcome, in_transaction=record)
+        outputs = {
+            **outcome.outputs,
+            "published_tables": TypedValue.of(tuple(results)),
+            "published_snapshots": TypedValue.of(tuple(str(snapshot) for snapshot in results.values())),
         }
+        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=record)
 
 
 class NotBuiltError(UsageError):
@@ -124,44 +128,124 @@ def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
             where=where,
             hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
         )
-    for name, usual in (("submit", "connect"), ("shadow", "off"), ("remote", None), ("master", None)):
+    for name, usual in (("submit", "connect"), ("shadow", "off"), ("master", None)):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
-    if settings.args:
-        raise NotBuiltError("spark.args: PySpark scripts are not in this version", where=where, hint="use SQL")
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    mark: str
-    labels: dict[str, str]
-
-
-def _work(context: StepContext) -> _Work:
-    """What this step does, named so that every attempt at the same work has the same name."""
-    path = "/".join(context.step_path)
-    iteration = "" if context.iteration is None else str(context.iteration)
+def _order(context: StepContext, settings: SparkSettings) -> Order:
+    where = f"run {context.key.run_id}, step {context.key.step_id}"
+    _refuse_what_is_not_built(settings, where)
+    kind, script, shown = _script(context, settings, where)
     held = _held(context)
+    mark = _mark(context, held)
+    branch = _branch(context)
+    session_id = str(uuid4())
+    with context.database.write() as connection:
+        earlier = spark_sessions.opened(
+            connection,
+            SparkSessionRecord(session_id, mark.text, context.key.run_id, context.key.step_id, branch, time.time()),
+        )
+    return Order(
+        kind=kind,
+        config=str(context.config.root / FILE_NAME),
+        script=script,
+        where=shown,
+        mark=mark,
+        branch=branch,
+        session_id=session_id,
+        conf={key: _conf_value(value) for key, value in settings.conf.items()},
+        remote=settings.remote,
+        direct=settings.publish == "direct",
+        targets=tuple(settings.targets),
+        args=tuple(settings.args),
+        captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),
+        known=_known(context, held, mark),
+        predecessors=tuple(one.session_id for one in earlier[:_MOST_PREDECESSORS]),
+        stale_branches=tuple(dict.fromkeys(one.branch for one in earlier)),
+        folder=str(context.folder / "files"),
+    )
+
+
+def _script(context: StepContext, settings: SparkSettings, where: str) -> tuple[Script, str, str]:
+    """What to run, and how errors call it."""
+    script = settings.script.strip()
+    files = context.folder / "files"
+    files.mkdir(mode=0o700, exist_ok=True)
+    for name in settings.files:
+        _place(files, name, context.read_file(f"file:{name.strip()}"))
+    if _FUNCTION.fullmatch(script):
+        return Script.FUNCTION, script, script
+    key = script_key(settings.script)
+    if key is None:
+        text, shown = settings.script, where
+    elif script.lower().endswith(".py"):
+        return Script.SCRIPT, str(_place(files, PurePosixPath(script).name, context.read_file(key))), script
+    elif script.lower().endswith(".sql"):
+        text, shown = context.script(settings.script), script
+    else:
+        raise NotBuiltError(
+            f"{script} is neither SQL nor Python", where=where, hint="a Spark step takes a .sql or a .py file"
+        )
+    # Parsed here already: a target that cannot be read off it fails at once, before a session is asked for.
+    targets.parse(text, where=shown)
+    return Script.SQL, text, shown
+
+
+def _place(folder: Path, name: str, content: bytes) -> Path:
+    """A file of the version under its own name, for imports and for reading; never outside of the folder."""
+    relative = PurePosixPath(name.strip())
+    file = folder / relative
+    if relative.is_absolute() or ".." in relative.parts:
+        file = folder / relative.name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_private(file, content)
+    return file
+
+
+def _conf_value(value: str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _mark(context: StepContext, held: list[CaptureRecord]) -> Mark:
+    """What this step does, named so that every attempt at the same work has the same name."""
+    # The run's own id says which iterations of which loops it is in; without the root's it is the same in every run.
+    loops = context.key.run_id.removeprefix(context.root_run_id).strip(":")
+    place = "/".join((*([loops] if loops else []), *context.step_path))
+    taken = tuple(
+        Taken(capture.id, capture.consumer, capture.base_version, _ends(capture, "start"), _ends(capture, "end"))
+        for capture in sorted(held, key=lambda one: one.consumer)
+    )
+    return Mark(place, context.root_run_id, context.era, taken)
+
+
+def _ends(capture: CaptureRecord, which: str) -> tuple[str, ...]:
+    return tuple(
+        f"{source['table']}@{source[which]['snapshot_id'] if source[which] else '-'}" for source in capture.sources
+    )
+
+
+def _published(capture: CaptureRecord, catalog: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for source in (Source.from_json(one) for one in capture.sources):
+        values = published.parameters([source], capture_id=capture.id, catalog=catalog, range_columns={})
+        plain_values = {name: plain(item.value) for name, item in values.items()}
+        found.append({"source": f"{catalog}.{source.table}", **plain_values})
+    return found
+
+
+def _known(context: StepContext, held: list[CaptureRecord], mark: Mark) -> dict[str, int]:
+    """What the state database says is published, for all captures at hand."""
     if not held:
-        return _Work(f"run:{context.root_run_id}|{path}|{iteration}", {"icefloe.run": context.root_run_id})
-    ids = ",".join(sorted(capture.id for capture in held))
-    labels = {
-        "icefloe.consumer": ",".join(sorted(capture.consumer for capture in held)),
-        "icefloe.capture": ids,
-        "icefloe.step": path,
-        "icefloe.run": context.root_run_id,
-        "icefloe.from": ",".join(_ends(held, "start")),
-        "icefloe.to": ",".join(_ends(held, "end")),
+        return {}
+    with context.database.read() as connection:
+        rows = captures.publications_of(connection, [capture.id for capture in held])
+    iteration = -1 if context.iteration is None else context.iteration
+    return {
+        row["target"]: row["snapshot_id"]
+        for row in rows
+        if row["step_path"] == mark.place and row["iteration"] == iteration
     }
-    return _Work(f"capture:{ids}|{path}|{iteration}", labels)
-
-
-def _ends(held: list[CaptureRecord], which: str) -> list[str]:
-    return [
-        f"{source['table']}@{source[which]['snapshot_id'] if source[which] else '-'}"
-        for capture in held
-        for source in capture.sources
-    ]
 
 
 def _held(context: StepContext) -> list[CaptureRecord]:
@@ -171,12 +255,13 @@ def _held(context: StepContext) -> list[CaptureRecord]:
 
 
 def _branch(context: StepContext) -> str:
-    return "icefloe_" + re.sub(r"[^A-Za-z0-9]+", "_", str(context.key))
+    key = context.key
+    return f"icefloe_attempt__{slug(key.run_id)}__{slug(key.step_id)}__{key.attempt}_{key.generation}"
 
 
 def _told(context: StepContext) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((context.folder / "result.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((context.folder / _RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return found

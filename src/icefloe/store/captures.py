@@ -7,7 +7,7 @@ touches no row has lost against somebody else, and its caller gives up without h
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from icefloe.store.database import insert_if_absent
-from icefloe.store.tables import audits, captures, checkpoints, consumers, publications
+from icefloe.store.tables import captures, checkpoints, consumers, publications
 
 OPEN_STATES = ("planned", "pinned", "built")
 
@@ -70,13 +70,19 @@ class CaptureRecord:
 
 def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: float) -> ConsumerRecord:
     """The consumer, held until the transaction ends; made when it is new."""
-    found = _consumer(connection, name)
+    found = lock_consumer(connection, name)
     if found is None:
         values = {"name": name, "workflow_id": workflow_id, "version": 0, "created_at": now}
         insert_if_absent(connection, consumers, values)
-        found = _consumer(connection, name)
+        found = lock_consumer(connection, name)
         assert found is not None
     return found
+
+
+def lock_consumer(connection: Connection, name: str) -> ConsumerRecord | None:
+    """The consumer, held until the transaction ends."""
+    row = connection.execute(sa.select(consumers).where(consumers.c.name == name).with_for_update()).first()
+    return None if row is None else ConsumerRecord(*row)
 
 
 def consumer(connection: Connection, name: str) -> ConsumerRecord | None:
@@ -102,9 +108,7 @@ def checkpoints_of(connection: Connection, name: str) -> dict[str, CheckpointRec
 
 
 def set_checkpoint(connection: Connection, record: CheckpointRecord) -> None:
-    connection.execute(
-        sa.delete(checkpoints).where(checkpoints.c.consumer == record.consumer, checkpoints.c.source == record.source)
-    )
+    remove_checkpoint(connection, record.consumer, record.source)
     connection.execute(sa.insert(checkpoints), asdict(record))
 
 
@@ -197,14 +201,36 @@ def publications_of(connection: Connection, capture_ids: Collection[str]) -> lis
     return [dict(row._mapping) for row in connection.execute(query)]
 
 
-def audit(connection: Connection, *, who: str, verb: str, subject: str, details: Mapping[str, Any], now: float) -> None:
-    values = {"at": now, "who": who, "verb": verb, "subject": subject, "details": json.dumps(details, default=str)}
-    connection.execute(sa.insert(audits), values)
+def targets_of(connection: Connection, name: str) -> list[str]:
+    """Every table that a batch of this consumer was ever published to."""
+    query = (
+        sa.select(publications.c.target)
+        .join(captures, captures.c.id == publications.c.capture_id)
+        .where(captures.c.consumer == name)
+        .distinct()
+    )
+    return sorted(str(target) for target in connection.execute(query).scalars())
 
 
-def _consumer(connection: Connection, name: str) -> ConsumerRecord | None:
-    row = connection.execute(sa.select(consumers).where(consumers.c.name == name).with_for_update()).first()
-    return None if row is None else ConsumerRecord(*row)
+def consumers_of_workflow(connection: Connection, workflow_id: str) -> list[ConsumerRecord]:
+    """Those that would lose something if nobody named them any more: with a checkpoint, or an open capture."""
+    standing = sa.select(checkpoints.c.consumer).union(
+        sa.select(captures.c.consumer).where(captures.c.state.in_(OPEN_STATES))
+    )
+    query = sa.select(consumers).where(consumers.c.workflow_id == workflow_id, consumers.c.name.in_(standing))
+    return [ConsumerRecord(*row) for row in connection.execute(query.order_by(consumers.c.name))]
+
+
+def rename_consumer(connection: Connection, old: ConsumerRecord, name: str) -> None:
+    """With its checkpoints and all its captures. The new name must be free."""
+    connection.execute(sa.insert(consumers), {**asdict(old), "name": name})
+    for table in (checkpoints, captures):
+        connection.execute(sa.update(table).where(table.c.consumer == old.name).values(consumer=name))
+    connection.execute(sa.delete(consumers).where(consumers.c.name == old.name))
+
+
+def remove_checkpoint(connection: Connection, name: str, source: str) -> None:
+    connection.execute(sa.delete(checkpoints).where(checkpoints.c.consumer == name, checkpoints.c.source == source))
 
 
 def _capture(row: sa.Row[Any]) -> CaptureRecord:

@@ -78,6 +78,7 @@ class StepRecord:
     started_at: float | None = None
     ended_at: float | None = None
     revision: int = 0
+    era: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,12 @@ def children(connection: Connection, run_id: str, step_id: str, *, active_only: 
     if active_only:
         query = query.where(_IS_ACTIVE)
     return [_run(row) for row in connection.execute(query.order_by(runs.c.iteration))]
+
+
+def members(connection: Connection, root_id: str) -> list[RunRecord]:
+    """A run with everything it started inside itself."""
+    query = sa.select(runs).where(runs.c.root_id == root_id)
+    return [_run(row) for row in connection.execute(query.order_by(runs.c.seq))]
 
 
 def failed_iterations(connection: Connection, run_id: str, step_id: str, after: int, most: int) -> list[int]:

@@ -92,6 +92,7 @@ steps = _table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("revision", BigInteger),
+    Column("era", Integer),
 )
 
 attempts = _table(
@@ -188,6 +189,17 @@ publications = _table(
     Column("target", Text, primary_key=True),
     Column("snapshot_id", BigInteger),
     Column("published_at", Double),
+)
+
+spark_sessions = _table(
+    "spark_sessions",
+    Column("session_id", Text, primary_key=True),
+    Column("work", Text),
+    Column("run_id", Text),
+    Column("step_id", Text),
+    Column("branch", Text),
+    Column("opened_at", Double),
+    Column("gone_at", Double),
 )
 
 audits = _table(

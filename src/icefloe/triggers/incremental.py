@@ -35,6 +35,8 @@ class Situation:
     bad: tuple[RunSummary, ...] = ()
     failed: RunSummary | None = None
     """Its last run, if that ended badly, forgiven or not."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the consumers: one more with each commit."""
     lineage: Mapping[str, int] = field(default_factory=dict)
     """How often runs of which workflows led to what is unseen. Empty: it came from outside, at least in part."""
 
@@ -73,6 +75,8 @@ def decide(
     if waiting is not None:
         return waiting
     occasion = "incremental:" + ",".join(sorted({one.range for _, one in sights if one.moved}))
+    # A consumer that was rewound by hand reads the same range again, with another version.
+    occasion += "".join(f"+{name}={version}" for name, version in sorted(situation.versions.items()))
     if situation.failed is not None:
         # The same range once more: an occasion of its own, since a run has been started for the range itself.
         occasion += f"+after:{situation.failed.id}"

@@ -164,7 +164,9 @@ def _incremental(
         return Judgement(wait("its tables have not been looked at yet"))
     row, workflow_id = standing.rows[armed.name], standing.record.id
     behind = _behind(sights, lineage)
-    situation = Situation(workflow_id, standing.running, standing.bad, standing.failed, behind)
+    readings, consumers = standing.readings, {watched.consumer for watched in armed.watches if watched.consumer}
+    versions = {name: readings[name].version if name in readings else 0 for name in consumers}
+    situation = Situation(workflow_id, standing.running, standing.bad, standing.failed, versions, behind)
     ages = _ages(standing, armed, sights, sightings, settings)
     patience = Patience(
         Backoff(settings.failure_pause_seconds, 2.0, settings.failure_pause_most_seconds), settings.failures_before_hold

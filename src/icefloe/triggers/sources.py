@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from icefloe.capture.sources import consumer_name
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake.catalog import format_identifier, parse_identifier
+from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.default_params import DEFAULTS
 from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 from icefloe.workflow.resolution import Layer, merge, resolve_params, resolve_settings

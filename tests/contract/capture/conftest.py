@@ -36,11 +36,11 @@ class Bench:
     def create(self, name: str) -> None:
         self.catalog.create_table(name, schema=SCHEMA, partition_spec=SPEC)
 
-    def append(self, name: str, *ids: int, day: int = 1) -> int:
-        """One append. Returns its snapshot."""
+    def append(self, name: str, *ids: int, day: int = 1, mark: dict[str, str] | None = None) -> int:
+        """One append, with ``mark`` in its summary. Returns its snapshot."""
         table = self.catalog.load_table(name)
         columns = {"id": pa.array(ids, pa.int64()), "day": pa.array([date(2026, 3, day)] * len(ids), pa.date32())}
-        table.append(pa.table(columns))
+        table.append(pa.table(columns), snapshot_properties=mark or {})
         snapshot = table.current_snapshot()
         assert snapshot is not None
         return int(snapshot.snapshot_id)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from icefloe.capture import release
 from icefloe.errors import IcefloeError
-from icefloe.service.consumers import Consumers
+from icefloe.lake.catalog import RefChange
 from icefloe.store import captures
 from tests.contract.capture.conftest import Bench
 from tests.projects import wait_until
@@ -203,6 +204,19 @@ def test_pins_hold_the_batch_and_go_when_its_keep_time_is_over(events: Bench) ->
     assert any(name.startswith("icefloe_checkpoint__") for name in refs)
 
 
+def test_a_batch_that_waited_long_for_its_repetition_is_held_for_as_long_again(events: Bench) -> None:
+    workflow = events.project.push(copy())
+    (events.project.root / "broken").touch()
+    events.project.execute(workflow)
+    (pin,) = events.lake.pins("db.events")
+    nearly_over = RefChange(pin.name, pin.snapshot_id, "branch", 60_000)
+    events.lake.tables.set_refs(("db", "events"), [nearly_over])
+    events.project.execute(workflow)
+    (held,) = events.lake.pins("db.events")
+    assert held.name == pin.name
+    assert held.expires_ms is not None and held.expires_ms > (time.time() + 29 * 86_400) * 1000
+
+
 def test_several_sources_are_one_capture_empty_ones_included(events: Bench, tmp_path: Path) -> None:
     events.create("db.others")
     events.create("db.quiet")
@@ -290,7 +304,7 @@ def test_a_consumers_lag_counts_what_it_has_not_seen(events: Bench) -> None:
     workflow = events.project.push(copy())
     head = events.checkpoint(CONSUMER)
     events.project.execute(workflow)
-    looking = Consumers(events.project.client.database, events.lake)
+    looking = events.project.client.consumers
     (standing,) = looking.listing()
     assert (standing.consumer, standing.table, standing.version) == (CONSUMER, "db.events", 1)
     assert (standing.lag_snapshots, standing.lag_rows) == (0, 0)
@@ -306,7 +320,7 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     events.catalog.drop_table("db.events")
     events.create("db.events")
     events.append("db.events", 1)
-    (standing,) = Consumers(events.project.client.database, events.lake).listing()
+    (standing,) = events.project.client.consumers.listing()
     assert standing.lag_snapshots is None
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
@@ -336,3 +350,49 @@ def test_a_commit_refuses_when_somebody_else_moved_the_checkpoint_since(events: 
     assert (run.status, commit.cause["code"]) == ("FAILED", "capture.lost")  # type: ignore[index]
     assert events.checkpoint(CONSUMER) is None
     assert [one.state for one in events.captures(CONSUMER)] == ["built"], "all of it or none"
+
+
+def tell_read_point() -> str:
+    return copy().replace("${look__capture_id}", "${look__capture_id} ${look__source_at_to}")
+
+
+def rename_id(bench: Bench) -> None:
+    with bench.catalog.load_table("db.events").update_schema() as update:
+        update.rename_column("id", "event_id")
+
+
+def columns_of(bench: Bench, table: str) -> list[str]:
+    return list(bench.catalog.load_table(table.removeprefix("lake.")).schema().column_names)
+
+
+def test_the_source_at_to_is_a_table_of_its_own_where_the_schema_is_newer_than_to(events: Bench) -> None:
+    workflow = events.project.push(tell_read_point().replace("columns: [id, day]", "columns: [day]"))
+    assert events.project.execute(workflow).status == "SUCCEEDED"
+    assert ".branch_" in used(events)[0][3]
+    events.append("db.events", 3)
+    rename_id(events)
+    assert events.project.execute(workflow).status == "SUCCEEDED"
+    change_table, _, _, read_point = used(events)[1]
+    assert columns_of(events, read_point) == columns_of(events, change_table) == ["event_id", "day"]
+    rows = events.catalog.load_table(read_point.removeprefix("lake.")).scan().to_arrow()
+    assert sorted(rows.column("event_id").to_pylist()) == [1, 2, 3]
+    release.sweep(events.lake, events.project.client.database, now=4e9)
+    assert events.lake.change_tables() == []
+
+
+def test_a_batch_adopted_after_a_schema_change_has_the_same_rows_under_the_new_names(events: Bench) -> None:
+    workflow = events.project.push(tell_read_point().replace("columns: [id, day]", "columns: [day]"))
+    (events.project.root / "broken").touch()
+    assert events.project.execute(workflow).status == "FAILED"
+    rename_id(events)
+    table = events.catalog.load_table("db.events")
+    table.append(table.scan().to_arrow())
+    (events.project.root / "broken").unlink()
+    assert events.project.execute(workflow).status == "SUCCEEDED"
+    before, after = used(events)
+    assert before[2] == after[2], "it is the same capture"
+    assert before[0] != after[0]
+    for name in (after[0], after[3]):
+        rows = events.catalog.load_table(name.removeprefix("lake.")).scan().to_arrow()
+        assert sorted(rows.column("event_id").to_pylist()) == [1, 2]
+    assert before[0].removeprefix("lake.") not in {one.name for one in events.lake.change_tables()}

@@ -54,6 +54,21 @@ def test_every_pin_has_an_age_of_its_own_that_ends_after_the_keep_time(lake: Lak
         assert 3_500_000 < pin.expires_ms - now < 3_700_000
 
 
+def test_pins_that_near_their_end_are_given_their_whole_time_again_and_others_are_left_alone(
+    lake: Lake, pinned: Playback
+) -> None:
+    report = lake.pin(lake.changes(pinned.name), owner="o", capture="c", keep_seconds=3600)
+    location = pinned.loaded.metadata.metadata_location
+    assert lake.extend_pins(pinned.name, owner="o", capture="c", keep_seconds=3600) == ()
+    assert pinned.loaded.metadata.metadata_location == location
+    assert set(lake.extend_pins(pinned.name, owner="o", capture="c", keep_seconds=36_000)) == set(report.refs)
+    now = time.time() * 1000
+    for pin in lake.pins(pinned.name):
+        assert pin.expires_ms is not None
+        assert 35_900_000 < pin.expires_ms - now < 36_100_000
+        assert pin.kind == ("branch" if pin.name == report.branch else "tag")
+
+
 def test_pinning_again_changes_nothing(lake: Lake, pinned: Playback) -> None:
     changes = lake.changes(pinned.name)
     once = lake.pin(changes, owner="o", capture="c")

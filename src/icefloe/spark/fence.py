@@ -1,0 +1,343 @@
+"""The fence around one attempt's writes: a branch of its own on every target, published by fast-forward, exactly once.
+
+A dead attempt's statement may still be running on the server when the next attempt starts, and an attempt that was stopped may
+wake up hours later. So looking for a mark before writing is no fence. The fence is Iceberg's own compare-and-set:
+
+1. :meth:`Fence.admit`, before a statement writes to a target for the first time: one look at the target's metadata gives its
+   head, the *base*, and says whether the mark is in the base's history. If it is not, a branch is made at exactly that base.
+2. The statements write to the branch (``spark.wap.branch``). Nobody reads it.
+3. :meth:`Fence.publish` moves main to the branch's tip if main is still *at the base* and the branch still stands on it. Whoever
+   published in between, another attempt at the same work included, has moved main, and so nothing is published twice.
+
+What it does not protect: CREATE, DROP, ALTER and CALL, which act at once; tables outside the project's catalog and files; what
+a script does elsewhere. For those, and under ``publish: direct``, the sessions of earlier attempts are ended first, so that at
+least no two attempts write at one time (:mod:`icefloe.spark.predecessors`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from icefloe.errors import ConflictError
+from icefloe.faults import fault
+from icefloe.lake import Lake, history
+from icefloe.lake.catalog import LoadedTable, format_identifier, split_name
+from icefloe.lake.errors import TableNotFoundError
+from icefloe.spark import marks
+from icefloe.spark.marks import CREATED, MARK, PROPERTY, STATEMENT, Mark
+from icefloe.spark.targets import Effect, Write
+
+WAP_BRANCH = "spark.wap.branch"
+_KEPT_DAYS = 7
+"""Expiry takes a branch away that an attempt left behind, at the latest after this time."""
+
+
+class Session(Protocol):
+    """What of a Spark session is used here: the same over Connect and in a driver."""
+
+    @property
+    def conf(self) -> Any: ...
+
+    def sql(self, sqlQuery: str) -> Any: ...  # noqa: N803 - PySpark's own name
+
+
+class TargetMovedError(ConflictError):
+    """Somebody else committed to the target meanwhile; the whole attempt is repeated on the new head."""
+
+    code = "spark.target-moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """How an attempt is fenced. ``mark`` is the same for every attempt at the same work, ``branch`` is this one's own."""
+
+    mark: Mark
+    branch: str
+    direct: bool = False
+    """``publish: direct``: no branch."""
+    known: Mapping[str, int] = field(default_factory=dict)
+    """What the state database says is published, by target. Marks go when snapshots expire."""
+    stale_branches: tuple[str, ...] = ()
+    """Beginnings of the names of earlier attempts' branches, to be dropped."""
+
+
+@dataclass(slots=True)
+class _Target:
+    name: str
+    full: str
+    uuid: str
+    base: int | None
+    published: int | None = None
+    """It carries this work's result already: what is written to it is not run again."""
+    direct: bool = False
+
+
+class Fence:
+    """One attempt's fence. Not to be used again after :meth:`publish` or :meth:`discard`."""
+
+    def __init__(
+        self,
+        session: Session,
+        lake: Lake,
+        fencing: Fencing,
+        log: Callable[[str], None],
+        *,
+        alone: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session = session
+        self._lake = lake
+        self._fencing = fencing
+        self._log = log
+        self._alone = alone
+        self._targets: dict[str, _Target] = {}
+        self._by_name: dict[str, _Target] = {}
+        self._told: set[str] = set()
+        self._lock = threading.RLock()
+        self._statement = 0
+
+    def open(self) -> None:
+        """Have the session mark what it commits, and write to this attempt's branch."""
+        for key, value in self._fencing.mark.properties().items():
+            self._session.conf.set(PROPERTY + key, value)
+        if not self._fencing.direct:
+            self._session.conf.set(WAP_BRANCH, self._fencing.branch)
+
+    # -- before and after a statement ----------------------------------------------------------------------------------------
+
+    def admit(self, write: Write) -> bool:
+        """Protect the target of a statement that is about to run. False: its result is published, do not run it."""
+        if write.target is None or write.effect in (Effect.NONE, Effect.DEFINITION):
+            return True
+        with self._lock:
+            self._statement += 1
+            if write.effect is Effect.TABLE:
+                return self._admit_creation(write.target)
+            target = self.protect(write.target)
+            if target is None:
+                return True
+            if target.published is not None:
+                self._tell(f"{target.name}: this batch is published already, its statements are not run again")
+                return False
+            return not target.direct or self._admit_direct(target)
+
+    def protect(self, name: str) -> _Target | None:
+        """Make the branch on a target when it is first named; None: no table of this catalog."""
+        with self._lock:
+            found = self._by_name.get(name)
+            if found is None:
+                found = self._protected(name)
+                if found is not None:
+                    self._by_name[name] = found
+            return found
+
+    def is_published(self, name: str) -> bool:
+        target = self.protect(name)
+        return target is not None and target.published is not None
+
+    def ended(self, write: Write) -> None:
+        """A statement that was admitted has ended."""
+        if write.effect is Effect.TABLE:
+            self._session.conf.set(PROPERTY + MARK, self._fencing.mark.text)
+            self._session.conf.unset(PROPERTY + CREATED)
+            if write.target is not None:
+                self._by_name.pop(write.target, None)
+
+    def _protected(self, name: str) -> _Target | None:
+        table = self._resolved(name)
+        if table is None:
+            self._alone()
+            self._tell(f"{name} is no Iceberg table of this catalog: what is written to it is not published as a whole")
+            return None
+        uuid = table.metadata.uuid
+        if uuid in self._targets:
+            return self._targets[uuid]
+        base = history.head(table.metadata, "main", table=table.name)
+        past = history.ancestors(table.metadata, base) if base is not None else ()
+        full = f"{self._lake.tables.name}.{format_identifier(table.identifier)}"
+        target = _Target(table.name, full, uuid, base, direct=self._fencing.direct)
+        if target.direct:
+            self._alone()
+            self._tell(f"{target.name}: publish: direct, batches are written to main statement by statement")
+        else:
+            target.published = marks.published(past, self._fencing.mark, table=table.name)
+            if target.published is None:
+                target.published = self._fencing.known.get(table.name)
+            if target.published is None:
+                self._make_branch(target, table)
+        self._targets[uuid] = target
+        return target
+
+    def _make_branch(self, target: _Target, table: LoadedTable) -> None:
+        branch = self._fencing.branch
+        if table.metadata.properties.get("write.wap.enabled") != "true":
+            # Without it Spark ignores spark.wap.branch without a word and writes to main (Iceberg 1.12).
+            self._session.sql(f"ALTER TABLE {target.full} SET TBLPROPERTIES ('write.wap.enabled'='true')")
+            self._log(f"{target.name}: set write.wap.enabled=true, so that batches are written to a branch")
+        if target.base is not None:
+            self._session.sql(
+                f"ALTER TABLE {target.full} CREATE OR REPLACE BRANCH `{branch}` AS OF VERSION {target.base} "
+                f"RETAIN {_KEPT_DAYS} DAYS"
+            )
+        # Without a snapshot there is nothing a branch could stand on: the first write makes it, as the first of a history.
+        fault("spark.branched")
+        for ref in table.metadata.refs:
+            if ref != branch and ref.startswith(self._fencing.stale_branches):
+                with suppress(Exception):
+                    self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{ref}`")
+
+    def _admit_creation(self, name: str) -> bool:
+        """CREATE TABLE AS: no branch can hold it. A table that this work has made already is not made again."""
+        table = self._resolved(name)
+        if table is not None:
+            head = history.head(table.metadata, "main", table=table.name)
+            if head is not None and marks.created(history.ancestors(table.metadata, head), self._fencing.mark):
+                self._tell(f"{table.name}: this batch has made it already, it is not made again")
+                return False
+        self._alone()
+        self._session.conf.unset(PROPERTY + MARK)
+        self._session.conf.set(PROPERTY + CREATED, self._fencing.mark.text)
+        return True
+
+    def _admit_direct(self, target: _Target) -> bool:
+        past = self._past(target.name)
+        done = marks.published(past, self._fencing.mark, table=target.name, statement=self._statement)
+        if done is not None:
+            self._log(f"{target.name}: this statement's result is there already (snapshot {done}), it is not run again")
+            return False
+        self._session.conf.set(PROPERTY + STATEMENT, str(self._statement))
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> dict[str, int]:
+        """Publish every target on its own, in the order of their first writes. Returns the published snapshots."""
+        published = {one.name: one.published for one in self._targets.values() if one.published is not None}
+        pending = [one for one in self._targets.values() if one.published is None]
+        for target in pending:
+            if target.direct:
+                found = marks.published(self._past(target.name), self._fencing.mark, table=target.name)
+                published |= {target.name: found} if found is not None else {}
+        branched = [(one, tip) for one in pending if not one.direct and (tip := self._tip(one)) is not None]
+        with suppress(Exception):
+            self._session.conf.unset(WAP_BRANCH)
+        for target, tip in branched:
+            fault("spark.before_publish")
+            found = self._forward(target, tip)
+            target.published = found
+            published[target.name] = found
+            fault("spark.after_publish")
+        for target in pending:
+            self._drop_branch(target)
+        return {name: snapshot for name, snapshot in published.items() if snapshot is not None}
+
+    def so_far(self) -> dict[str, int]:
+        """What is published, for the record of an attempt that failed between two targets."""
+        return {one.name: one.published for one in self._targets.values() if one.published is not None}
+
+    def discard(self) -> None:
+        """Take the unpublished branches away."""
+        for target in self._targets.values():
+            if target.published is None:
+                self._drop_branch(target)
+
+    def _tip(self, target: _Target) -> int | None:
+        """The branch's tip, which carries the mark; None when nothing was written."""
+        table = self._lake.table(target.name)
+        tip = self._tip_in(target, table)
+        if tip is None:
+            return None
+        own = self._own(target, table, tip)
+        if any(snapshot.summary.get(MARK) == self._fencing.mark.text for snapshot in own):
+            return tip
+        # A DELETE that only drops files, and TRUNCATE, commit without the session's properties (Iceberg 1.12). An empty
+        # append carries the mark in their stead.
+        self._session.sql(f"INSERT INTO {target.full} SELECT * FROM {target.full} WHERE false").collect()
+        return self._tip_in(target, self._lake.table(target.name))
+
+    def _tip_in(self, target: _Target, table: LoadedTable) -> int | None:
+        ref = table.metadata.refs.get(self._fencing.branch)
+        if ref is None or ref.snapshot_id == target.base:
+            self._log(f"{target.name}: nothing was written")
+            return None
+        return ref.snapshot_id
+
+    def _own(self, target: _Target, table: LoadedTable, tip: int) -> list[Any]:
+        """The branch's own snapshots: from the tip down to the base. Raises when the branch stands on something else."""
+        own: list[Any] = []
+        for snapshot in history.ancestors(table.metadata, tip):
+            if snapshot.id == target.base:
+                return own
+            own.append(snapshot)
+        if target.base is None and own and own[-1].parent_id is None:
+            return own
+        raise self._moved(target, "the branch does not stand on the head it was made at")
+
+    def _forward(self, target: _Target, tip: int) -> int:
+        table = self._lake.table(target.name)
+        main = history.head(table.metadata, "main", table=target.name)
+        if main != target.base:
+            return self._published_elsewhere(target, table, "another writer committed while this batch was computed")
+        self._own(target, table, tip)
+        name = format_identifier(table.identifier).replace("'", "\\'")
+        call = f"CALL {self._lake.tables.name}.system.fast_forward('{name}', 'main', '{self._fencing.branch}')"
+        try:
+            self._session.sql(call).collect()
+        except Exception as error:
+            table = self._lake.table(target.name)
+            main = history.head(table.metadata, "main", table=target.name)
+            if main == target.base:
+                raise  # it is not about another writer
+            if main != tip:
+                return self._published_elsewhere(target, table, str(error).strip().splitlines()[0])
+        self._log(f"{target.name}: published as snapshot {tip}")
+        return tip
+
+    def _published_elsewhere(self, target: _Target, table: LoadedTable, why: str) -> int:
+        head = history.head(table.metadata, "main", table=target.name)
+        past = history.ancestors(table.metadata, head) if head is not None else ()
+        found = marks.published(past, self._fencing.mark, table=target.name)
+        if found is None:
+            raise self._moved(target, why)
+        self._log(f"{target.name}: another attempt has published this batch, as snapshot {found}")
+        return found
+
+    def _moved(self, target: _Target, why: str) -> TargetMovedError:
+        return TargetMovedError(why, where=target.name, hint="the step is repeated on the new head")
+
+    def _drop_branch(self, target: _Target) -> None:
+        if not target.direct:
+            with suppress(Exception):  # expiry takes it away in the end
+                self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{self._fencing.branch}`")
+
+    # -- names -------------------------------------------------------------------------------------------------------------
+
+    def _resolved(self, name: str) -> LoadedTable | None:
+        """The table that Spark would take a name for, if it is one of the project's catalog."""
+        parts = split_name(name)
+        catalog = self._lake.tables.name
+        if parts[0] == catalog and len(parts) > 2:
+            parts = parts[1:]
+        else:
+            here = self._session.sql("SELECT current_catalog(), current_database()").collect()[0]
+            if here[0] != catalog:
+                return None
+            if len(parts) == 1:
+                parts = (*split_name(here[1]), *parts)
+        try:
+            return self._lake.table(parts)
+        except TableNotFoundError:
+            return None
+
+    def _past(self, name: str) -> list[Any]:
+        table = self._lake.table(name)
+        head = history.head(table.metadata, "main", table=name)
+        return list(history.ancestors(table.metadata, head)) if head is not None else []
+
+    def _tell(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self._log(line)

@@ -1,0 +1,59 @@
+"""What a step's process is told to do: the one file that goes from the worker to the program that talks to Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from icefloe.spark.fence import Fencing
+from icefloe.spark.marks import Mark
+
+
+class Kind(StrEnum):
+    SQL = "sql"
+    SCRIPT = "script"
+    FUNCTION = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """``script`` is SQL text, the path of a Python file, or ``module:function``."""
+
+    kind: Kind
+    config: str
+    script: str
+    where: str
+    """The file, or the run and step, that errors name."""
+    mark: Mark
+    branch: str
+    session_id: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    remote: str | None = None
+    direct: bool = False
+    targets: tuple[str, ...] = ()
+    args: tuple[Any, ...] = ()
+    captures: tuple[Mapping[str, Any], ...] = ()
+    """Per source of the captures that the run holds: what was published about it, and ``source``, its name."""
+    known: Mapping[str, int] = field(default_factory=dict)
+    predecessors: tuple[str, ...] = ()
+    """Sessions of earlier attempts at the same work that nobody has seen end."""
+    stale_branches: tuple[str, ...] = ()
+    folder: str = ""
+    """Where the files of the workflow's version are, for imports."""
+
+    def fencing(self, round_number: int = 1) -> Fencing:
+        branch = self.branch if round_number == 1 else f"{self.branch}_r{round_number}"
+        return Fencing(self.mark, branch, self.direct, self.known, self.stale_branches)
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "mark": self.mark.to_json()})
+
+    @classmethod
+    def read(cls, file: Path) -> Order:
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        tuples = {name: tuple(data[name]) for name in ("targets", "args", "captures", "predecessors", "stale_branches")}
+        return cls(**{**data, **tuples, "kind": Kind(data["kind"]), "mark": Mark.from_json(data["mark"])})

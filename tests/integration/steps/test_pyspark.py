@@ -1,0 +1,152 @@
+"""PySpark steps: files and functions with a session, typed parameters, the change table, outputs and protected writes."""
+
+from __future__ import annotations
+
+from tests.integration.steps.conftest import SparkBench, cause, succeeded
+
+
+def test_a_script_reads_its_changes_writes_and_publishes_with_the_step(bench: SparkBench) -> None:
+    bench.sql("CREATE TABLE DB.events (id BIGINT, day DATE) PARTITIONED BY (day)")
+    bench.sql("CREATE TABLE DB.copy (id BIGINT, day DATE)")
+    bench.sql("INSERT INTO DB.events VALUES (1, DATE'2026-03-01'), (2, DATE'2026-03-02')")
+    bench.file(
+        "copy.py",
+        """
+        from icefloe import job
+
+        changes = job.changes()
+        print("range", changes.range("day").min, changes.range("day").max, len(changes.partitions))
+        job.write(changes.read(), job.param("TARGET"))
+        job.output(rows=changes.row_count, doubled=job.param("FACTOR") * 2, source=changes.source)
+        """,
+    )
+    text = """
+    Workflow:
+      id: copy
+      TARGET: DB.copy
+      FACTOR: 21
+      jobs:
+        - job: {id: look, type: IpCapture, ip_capture: {source_tables: [DB.events], columns: [day]}}
+        - job: {id: work, type: Spark, spark: {script: copy.py}}
+        - job: {id: commit, type: IpCommit, ip_commit: {capture_step: look}}
+      dag: sequential
+    """
+    run = succeeded(bench.run(text))
+    assert [row[0] for row in bench.rows("copy")] == [1, 2]
+    outputs = next(step for step in run.steps if step.id == "work").outputs
+    assert (outputs["rows"], outputs["doubled"]) == (2, 42)
+    assert "range 2026-03-01 2026-03-02 2" in bench.log(run)
+    bench.sql("INSERT INTO DB.events VALUES (3, DATE'2026-03-03')")
+    succeeded(bench.run(text))
+    assert [row[0] for row in bench.rows("copy")] == [1, 2, 3]
+    assert bench.branches("copy") == []
+
+
+def test_whatever_api_writes_it_is_seen_on_the_wire_and_nothing_is_visible_when_the_script_fails(
+    bench: SparkBench,
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        bench.sql(f"CREATE TABLE DB.{name} (id BIGINT)")
+        bench.sql(f"INSERT INTO DB.{name} VALUES (0)")
+    bench.file(
+        "writes.py",
+        f"""
+        from pyspark.sql import SparkSession
+        from pyspark.sql.functions import col
+
+        spark = SparkSession.builder.getOrCreate()
+        one = spark.range(1, 2).select(col("id"))
+        one.writeTo("{bench.db}.a").append()
+        one.write.insertInto("{bench.db}.b")
+        spark.sql("INSERT INTO {bench.db}.c VALUES (1)")
+        one.createOrReplaceTempView("one")
+        spark.sql("MERGE INTO {bench.db}.d t USING one s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+        assert spark.table("{bench.db}.a").count() == 2, "it reads what it has written"
+        import os
+        if os.path.exists("{bench.folder}/broken"):
+            raise RuntimeError("after all writes")
+        """,
+    )
+    (bench.folder / "broken").touch()
+    failed = cause(bench.step("script: writes.py"))
+    assert failed["code"] == "spark.script"
+    assert failed["message"] == "writes.py, line 15: RuntimeError: after all writes"
+    for name in ("a", "b", "c", "d"):
+        assert bench.rows(name) == [(0,)], "no reader sees part of a failed step"
+        assert bench.branches(name) == []
+    (bench.folder / "broken").unlink()
+    succeeded(bench.step("script: writes.py"))
+    for name in ("a", "b", "c", "d"):
+        assert bench.rows(name) == [(0,), (1,)]
+
+
+def test_a_function_gets_the_session_and_parameters_by_name_and_type(bench: SparkBench) -> None:
+    bench.file("library.py", "WORDS = ['floe', 'berg']\n")
+    bench.file(
+        "my_job.py",
+        """
+        from datetime import date
+        from library import WORDS
+
+        def run(spark, DAY: date, RATE: float, NAMES: list, limit: int = 7):
+            assert DAY == date(2026, 3, 1) and RATE == 2.0 and NAMES == ["x", "y"] and limit == 7
+            return {"total": spark.range(len(WORDS)).count(), "day": DAY}
+        """,
+    )
+    run = succeeded(
+        bench.run(
+            """
+            Workflow:
+              id: fun
+              DAY: 20260301
+              RATE: 2
+              NAMES: [x, y]
+              jobs:
+                - job: {id: work, type: Spark, spark: {script: "my_job:run", files: [my_job.py, library.py]}}
+            """
+        )
+    )
+    outputs = run.steps[0].outputs
+    assert (outputs["total"], outputs["day"]) == (2, "2026-03-01")
+
+
+def test_write_appends_overwrites_and_merges_and_makes_what_is_missing(bench: SparkBench) -> None:
+    bench.file(
+        "modes.py",
+        f"""
+        import sys
+        from icefloe import job
+
+        assert sys.argv[1:] == ["x", "2"]
+        spark = job.session()
+        rows = spark.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, part STRING")
+        job.write(rows, "{bench.db}.made", partition_by=["part"])
+        job.write(rows.where("part = 'b'").selectExpr("id * 10 AS id", "part"), "{bench.db}.made", mode="overwrite")
+        job.write(spark.sql("SELECT 1L AS id, 'z' AS part UNION ALL SELECT 5L, 'c'"), "{bench.db}.made", mode="merge", keys=["id"])
+        job.write(spark.sql("SELECT 6L AS id, 'c' AS part"), "{bench.db}.made", mode="overwrite", where="part = 'c'")
+        """,
+    )
+    succeeded(bench.step("script: modes.py\nargs: [x, 2]"))
+    assert bench.rows("made") == [(1, "z"), (6, "c"), (20, "b")]
+    wrong = bench.file(
+        "wrong.py", f"from icefloe import job\njob.write(job.session().range(1), '{bench.db}.made', mode='merge')\n"
+    )
+    failed = cause(bench.step(f"script: {wrong}"))
+    assert failed["code"] == "job.write" and failed["message"].startswith("wrong.py, line 2")
+
+
+def test_a_sql_file_of_the_version_is_run_and_its_errors_name_line_and_column(bench: SparkBench) -> None:
+    bench.sql("CREATE TABLE DB.t (id BIGINT)")
+    bench.file(
+        "load.sql", f"-- two statements\nINSERT INTO {bench.db}.t VALUES (1);\nINSERT INTO {bench.db}.t VALUES (2);\n"
+    )
+    succeeded(bench.step("script: load.sql"))
+    assert bench.rows("t") == [(1,), (2,)]
+    bench.file("bad.sql", f"INSERT INTO {bench.db}.t VALUES (3);\n\n  SELECT nothing\n  FROM {bench.db}.t")
+    failed = cause(bench.step("script: bad.sql"))
+    assert failed["code"] == "spark.analysis"
+    assert failed["message"].startswith("bad.sql, line 3, column 10: ")
+    assert bench.rows("t") == [(1,), (2,)], "the statement before the bad one is not visible either"
+    bench.file("worse.sql", "SELECT 1;\nSELECT 1 FORM x y z")
+    failed = cause(bench.step("script: worse.sql"))
+    assert failed["code"] == "spark.syntax" and failed["message"].startswith("worse.sql, line 2, column ")
