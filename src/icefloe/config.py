@@ -207,6 +207,19 @@ class Engine(_Section):
     """Step type -> how many of it may run at once, over all workers."""
 
 
+class SchedulerSettings(_Section):
+    """Triggers: how often tables are looked at, how late is in time, what follows failed runs, whom to tell."""
+
+    tick_seconds: float = Field(default=5, gt=0)
+    grace_seconds: float = Field(default=60, ge=0)
+    """A fire that is started within so long of its time was not missed (``catch_up: none``)."""
+    failure_pause_seconds: float = Field(default=30, ge=0)
+    """Before an incremental trigger starts a run again after a failed one; doubled with each further failure."""
+    failure_pause_most_seconds: float = Field(default=3600, ge=0)
+    failures_before_hold: int = Field(default=3, ge=1)
+    """After so many failed runs in a row an incremental trigger holds until somebody acts."""
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -216,6 +229,7 @@ class Config(_Section):
     state: State = Field(default_factory=State)
     spark: Spark = Field(default_factory=Spark)
     engine: Engine = Field(default_factory=Engine)
+    scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
 
     @property
     def server_url(self) -> str:

@@ -54,6 +54,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
+    "serving": ("serve",),
     "spark": ("sql", "spark", "spark-conf"),
 }
 """Which module of this package has which commands. A test holds it to what the modules register."""

@@ -16,7 +16,15 @@ from icefloe.engine.images import Image
 from icefloe.errors import NotFoundError
 from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS
 from icefloe.workflow.expressions import evaluate_condition
-from icefloe.workflow.model import DEFAULT_TIMEOUT_SECONDS, ForeachStep, Step, SubworkflowStep, TypedStep, Workflow
+from icefloe.workflow.model import (
+    DEFAULT_TIMEOUT_SECONDS,
+    ForeachStep,
+    Param,
+    Step,
+    SubworkflowStep,
+    TypedStep,
+    Workflow,
+)
 from icefloe.workflow.resolution import (
     Layer,
     Loop,
@@ -45,12 +53,22 @@ class Evaluated:
 
 
 def run_params(
-    workflow: Workflow, layers: Mapping[Layer, Mapping[str, Any]], run: Values, files: Mapping[str, str]
+    workflow: Workflow,
+    layers: Mapping[Layer, Mapping[str, Any]],
+    run: Values,
+    files: Mapping[str, str],
+    signals: Mapping[str, Values] | None = None,
 ) -> dict[str, TypedValue]:
-    """The values of a run's parameters: the definition's, overridden layer by layer. Computed once, when a run is made."""
-    given = [(layer, [literal(name, value) for name, value in values.items()]) for layer, values in layers.items()]
+    """The values of a run's parameters: the definition's, overridden layer by layer. Computed once, when a run is made.
+
+    A layer holds values, or parameters whose expressions are still to be evaluated. ``signals`` are those that started it.
+    """
+    given = [
+        (layer, [value if isinstance(value, Param) else literal(name, value) for name, value in values.items()])
+        for layer, values in layers.items()
+    ]
     merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *given])
-    return resolve_params(merged, Scope(params=run, run=run, files=files))
+    return resolve_params(merged, Scope(params=run, run=run, files=files, signals=signals or {}))
 
 
 def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from shlex import quote
 
@@ -12,7 +13,7 @@ from sqlalchemy.engine import Connection
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
-from icefloe.store import captures, definitions, runs
+from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
 from icefloe.workflow.consumers import consumers_of
@@ -34,9 +35,10 @@ class ConsumerDroppedError(UsageError):
 
 
 class Workflows:
-    def __init__(self, database: Database, cache: Definitions) -> None:
+    def __init__(self, database: Database, cache: Definitions, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._cache = cache
+        self._clock = clock
 
     def push(
         self,
@@ -48,7 +50,7 @@ class Workflows:
         warnings: tuple[str, ...] = (),
     ) -> Pushed:
         """Store a definition as the workflow's next version, unless it says what the latest says already."""
-        now = time.time()
+        now = self._clock()
         workflow, fingerprint = packed.version.workflow, packed.version.digest()
         with self._database.write() as connection:
             definitions.create_if_absent(connection, workflow.id, now)
@@ -65,6 +67,7 @@ class Workflows:
                 connection,
                 VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
             )
+            definitions.forgive(connection, workflow.id)  # what failed may have been mended
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
 
@@ -94,10 +97,27 @@ class Workflows:
         return found
 
     def set_paused(self, workflow_id: str, paused: bool) -> None:
-        """Whether triggers may start it. Runs that exist are not touched."""
+        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
+            definitions.lock(connection, workflow_id)
             definitions.set_paused(connection, workflow_id, paused)
+            if not paused:
+                definitions.forgive(connection, workflow_id)
+            self._database.announce(connection, "workflow")
+
+    def set_active(self, workflow_id: str, active: bool) -> None:
+        """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
+        with self._database.write() as connection:
+            self._cache.latest(connection, workflow_id)
+            record = definitions.lock(connection, workflow_id)
+            if record is None or record.active == active:
+                return
+            definitions.set_active(connection, workflow_id, active)
+            triggers.remove(connection, workflow_id)
+            if active:
+                definitions.forgive(connection, workflow_id)
+                definitions.touch(connection, workflow_id, self._clock())
             self._database.announce(connection, "workflow")
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
@@ -115,6 +135,7 @@ class Workflows:
             run_strategy=workflow.run_strategy.rule.value,
             triggers=tuple(type(trigger).__name__.removesuffix("Trigger").lower() for trigger in workflow.triggers),
             paused=record.paused,
+            active=record.active,
             last_run=last.id if last else None,
             last_status=last.status if last else None,
             pushed_at=record.updated_at,
