@@ -32,6 +32,7 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import default_outcome, environment, python_program, write_private
+from icefloe.steps.writing import launch as writing
 from icefloe.store import captures
 from icefloe.store.captures import CaptureRecord
 from icefloe.workflow.step_types import SparkSettings, StepType
@@ -47,6 +48,8 @@ class SparkStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
         try:
+            if settings.write is not None:
+                return _planned(context, settings)
             job = self._job(context, settings)
         except UsageError as error:
             return Done(Outcome(Kind.FATAL, cause=Cause.of(error)))
@@ -117,14 +120,23 @@ class NotBuiltError(UsageError):
     code = "spark.not-built"
 
 
+def _planned(context: StepContext, settings: SparkSettings) -> Launch:
+    """``write:`` is the planner's: see :mod:`icefloe.steps.writing`."""
+    _refuse_what_is_not_built(settings, f"run {context.key.run_id}, step {context.key.step_id}")
+    work = _work(context)
+    return writing.launch(
+        context, settings, _held(context), mark=work.mark, labels=work.labels, branch=_branch(context)
+    )
+
+
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    if settings.write is not None:
-        raise NotBuiltError(
-            "spark.write: the write planner is not in this version",
-            where=where,
-            hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
-        )
-    for name, usual in (("submit", "connect"), ("shadow", "off"), ("remote", None), ("master", None)):
+    for name, usual in (
+        ("submit", "connect"),
+        ("shadow", "off"),
+        ("remote", None),
+        ("master", None),
+        ("on_logic_change", "ask"),
+    ):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
     if settings.args:
