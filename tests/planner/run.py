@@ -12,10 +12,11 @@ import json
 import signal
 import sys
 import time
+from collections import Counter
 
 from icefloe.spark.session import connect
 from tests.planner.corpus import CORPUS
-from tests.planner.world import MismatchError, World, play
+from tests.planner.world import World, play
 from tests.spark_server import shared_project
 
 
@@ -31,29 +32,22 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
     cases = [case for case in CORPUS if asked.only in case.name and case.runs == "spark"]
     failed: dict[int, list[str]] = {}
-    used: dict[str, int] = {}
+    used: Counter[str] = Counter()
     began = time.monotonic()
     with shared_project() as config:
         spark = connect(config)
         for seed in range(first, first + asked.histories):
             print(f"history {seed}: {len(cases)} SELECTs, {asked.batches} batches", flush=True)
-            todo = list(cases)
-            while todo:
-                # A SELECT that fails is told and left out; the others are played again from the beginning.
-                try:
-                    world = World.make(spark, config, seed, only_appends=asked.appends)
-                    for name, count in play(world, todo, asked.batches, lambda line: print(line, flush=True)).items():
-                        used[name] = used.get(name, 0) + count
-                    break
-                except MismatchError as error:
-                    name = str(error).partition(", ")[2].partition(":")[0]
-                    failed.setdefault(seed, []).append(name)
-                    again = f"python -m tests.planner.run --seed {seed} --batches {asked.batches}"
-                    print(
-                        f"{error}\n\nplay it again: {again}{' --appends' if asked.appends else ''} --only '{name}'",
-                        flush=True,
-                    )
-                    todo = [case for case in todo if case.name != name]
+            world = World.make(spark, config, seed, only_appends=asked.appends)
+            played = play(world, cases, asked.batches, lambda line: print(line, flush=True))
+            used += played.patterns
+            for name, story in played.failed.items():
+                failed.setdefault(seed, []).append(name)
+                again = f"python -m tests.planner.run --seed {seed} --batches {asked.batches}"
+                print(
+                    f"{story}\n\nplay it again: {again}{' --appends' if asked.appends else ''} --only '{name}'",
+                    flush=True,
+                )
         spark.stop()
     seconds = round(time.monotonic() - began, 1)
     print(

@@ -1,5 +1,5 @@
-"""How much lies in which partition of a table, by one identity-partitioned column. From metadata: manifests whose bounds exclude
-every wanted value are not opened."""
+"""How much lies in which partition of a table, by one partition field. From metadata: manifests whose bounds exclude every wanted
+value are not opened."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
 from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.partitions import result_type
 from icefloe.lake.schema import Field, PartitionSpec
 from icefloe.lake.survey import FileCounts
 from icefloe.lake.values import UndecodableError, decode, from_avro
@@ -41,9 +42,9 @@ def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, 
 
 
 def sizes_by_value(
-    table: LoadedTable, snapshot_id: int | None, column: str, values: Collection[Any]
+    table: LoadedTable, snapshot_id: int | None, column: str, values: Collection[Any], transform: str = "identity"
 ) -> dict[Any, FileCounts] | None:
-    """Live files under each of ``values`` that has any; ``None`` if a spec in use does not tell the column's values.
+    """Live files under each of ``values`` that has any; ``None`` if a spec in use does not tell ``transform`` of the column.
 
     Rows that delete files take away are still counted: a partition that is not in the answer is certainly empty.
     """
@@ -51,7 +52,7 @@ def sizes_by_value(
     wanted = set(values)
     found: dict[Any, list[int]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
-        position = _position(table.metadata.specs, manifest, field)
+        position = _position(table.metadata.specs, manifest, field, transform)
         if position is None:
             return None
         if not _may_hold(manifest, position, wanted):
@@ -77,11 +78,13 @@ def _data(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:
     return [one for one in manifests_of(table, snapshot) if one.content == DATA and one.may_have_live]
 
 
-def _position(specs: Mapping[int, PartitionSpec], manifest: ManifestFile, field: Field) -> _Position | None:
+def _position(
+    specs: Mapping[int, PartitionSpec], manifest: ManifestFile, field: Field, transform: str
+) -> _Position | None:
     spec = specs.get(manifest.spec_id)
     for index, one in enumerate(spec.fields if spec else ()):
-        if one.source_id == field.id and one.transform == "identity":
-            return _Position(index, field.type)
+        if one.source_id == field.id and one.transform == transform:
+            return _Position(index, result_type(transform, field.type))
     return None
 
 

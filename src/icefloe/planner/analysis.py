@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from icefloe.planner import functions, influence
 from icefloe.planner.influence import Influence, Occurrence
-from icefloe.planner.inputs import Request, SourceState, TargetState
+from icefloe.planner.inputs import PartitionKey, Request, SourceState, TargetState
 from icefloe.planner.query import Query, read
 from icefloe.planner.relation import UnclearError
 
@@ -25,8 +25,8 @@ class Link:
 
     column: str
     type: str
-    sources: Mapping[int, str]
-    """Changed occurrence -> the source's column."""
+    sources: Mapping[int, PartitionKey]
+    """Changed occurrence -> what the source is partitioned by."""
     values: tuple[Any, ...]
     """The partitions that may have changed; ``None`` among them is NULL's."""
     added: Mapping[Any, int]
@@ -66,31 +66,27 @@ class Analysis:
             maps = self.key_maps.get(column.lower())
             if maps is None or not self.changed:
                 continue
-            found = {one.id: self._partition_column(one, maps[one.id]) for one in self.changed}
-            names = {one: name for one, name in found.items() if name is not None}
-            if len(names) < len(found):
-                continue
-            if any(self._type(one, names[one.id]) != types.get(column.lower()) for one in self.changed):
+            found = {one.id: self._partition_key(one, maps[one.id]) for one in self.changed}
+            keys = {one: key for one, key in found.items() if key is not None}
+            if len(keys) < len(found) or any(key.type != types.get(column.lower()) for key in keys.values()):
                 continue
             values: dict[Any, int] = {}
-            for one in self.changed:
-                state = self.state(one)
-                rows = state.added_rows.get(names[one.id], {})
-                for value in state.changed_values[names[one.id]]:
-                    values[value] = values.get(value, 0) + rows.get(value, 0)
+            for key in keys.values():
+                for value, rows in key.added.items():
+                    values[value] = values.get(value, 0) + rows
             ordered = sorted(values, key=lambda value: (value is not None, value if value is not None else 0))
-            return Link(column, types[column.lower()], names, tuple(ordered), values)
+            return Link(column, types[column.lower()], keys, tuple(ordered), values)
         return None
 
-    def _partition_column(self, one: Occurrence, sql: str) -> str | None:
-        state = self.state(one)
-        for name in state.changed_values:
-            if sql == _column_sql(name):
-                return name
+    def _partition_key(self, one: Occurrence, sql: str) -> PartitionKey | None:
+        """The partition key that an expression over the source's columns is the value of."""
+        for key in self.state(one).changed_partitions:
+            bare = _column_sql(key.column)
+            days = (f"CAST({bare} AS DATE)", f"TO_DATE({bare})")
+            is_itself = key.transform == "identity" or key.column_type == "date"
+            if (is_itself and sql == bare) or (key.transform == "day" and sql in days):
+                return key
         return None
-
-    def _type(self, one: Occurrence, name: str) -> str | None:
-        return next((column.type for column in self.state(one).columns if column.name == name), None)
 
 
 def analyse(
@@ -141,13 +137,13 @@ def _key_maps(found: Influence, changed: tuple[Occurrence, ...]) -> dict[str, di
 
 
 def _faithful(value: exp.Expr) -> str | None:
-    """The expression as SQL, if what is written reads back as the same expression."""
+    """The expression as SQL, if what is written reads back as what was written."""
     text = value.sql(dialect="spark")
     try:
-        again = sqlglot.parse_one(text, dialect="spark")
+        again = sqlglot.parse_one(text, dialect="spark").sql(dialect="spark")
     except SqlglotError:
         return None
-    return text if again == value else None
+    return text if again == text else None
 
 
 def _column_sql(name: str) -> str:

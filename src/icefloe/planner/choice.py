@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -34,7 +35,19 @@ def plan(
     columns: tuple[str, ...] | None = None,
 ) -> Plan:
     """The plan. ``columns`` are the result's as Spark names them; without them those that the analysis found."""
+    if columns is not None:
+        analysis = _agreed(analysis, columns)
     return _Choice(analysis, target, contents or Contents(), columns or analysis.columns or ()).plan()
+
+
+def _agreed(analysis: Analysis, columns: tuple[str, ...]) -> Analysis:
+    """Only what Spark sees as the analysis does is built on."""
+    mine = analysis.columns
+    if mine is None or len(mine) != len(columns):
+        differ = f"Spark sees {len(columns)} columns in the result and the planner {len(mine or ())}"
+        return replace(analysis, influence=None, columns=None, key_maps={}, obstacle=analysis.obstacle or differ)
+    same = {a.lower() for a, b in zip(mine, columns, strict=True) if a.lower() == b.lower()}
+    return replace(analysis, key_maps={name: maps for name, maps in analysis.key_maps.items() if name in same})
 
 
 class _Choice:
@@ -343,7 +356,9 @@ class _Choice:
             return ()
         keys = {key.lower() for key in self._keys}
         unique = {self._columns[index].lower() for index in found.relation.unique or ()}
-        partitions = {name.lower() for state in self._analysis.sources.values() for name in state.changed_values}
+        partitions = {
+            key.column.lower() for state in self._analysis.sources.values() for key in state.changed_partitions
+        }
         for name, place in zip(self._columns, found.relation.columns, strict=True):
             if place.type == "date" and name.lower() in (keys or unique or partitions):
                 return (name,)

@@ -43,6 +43,22 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionKey:
+    """What a source is partitioned by: a column as it is, or the day of a date or time."""
+
+    column: str
+    column_type: str
+    transform: Literal["identity", "day"]
+    added: Mapping[Any, int]
+    """Each value of the changed partitions, with the rows that were added under it."""
+
+    @property
+    def type(self) -> str:
+        """The type of the values."""
+        return "date" if self.transform == "day" else self.column_type
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
     """One table that the SELECT reads.
 
@@ -62,10 +78,8 @@ class SourceState:
     change_table: str | None = None
     partition_filter: str | None = None
     """Every changed row, before and after, satisfies this; ``TRUE`` and ``None`` say nothing."""
-    changed_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Identity-partitioned column -> the values of the changed partitions. Only those that are known for all of them."""
-    added_rows: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
-    """The same columns: value -> rows that were added under it."""
+    changed_partitions: tuple[PartitionKey, ...] = ()
+    """What all changed partitions are partitioned by, as far as their values are known."""
     nulls: Mapping[str, int] = field(default_factory=dict)
     """Column -> NULLs among the changed rows. What is missing is not known."""
     ignored: Mapping[str, int] = field(default_factory=dict)

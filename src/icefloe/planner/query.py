@@ -48,7 +48,7 @@ class Query:
         bound_names = set()
         for table in self.tables:
             relation = find(table.name) if find is not None else relations(table)  # type: ignore[operator]
-            if relation is None:
+            if relation is None or not table.plain:
                 continue
             bound_names.add(table.name)
             alias = "" if table.aliased else f" AS `{table.short}`"

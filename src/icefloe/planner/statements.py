@@ -15,10 +15,10 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from icefloe.lake.predicates import literal
+from icefloe.lake.predicates import days_filter, literal
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
-from icefloe.planner.inputs import SourceState, TargetState
+from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
 from icefloe.planner.plan import Partitions, Statement
 
 _MOST_BROADCAST_ROWS = 20_000_000
@@ -147,7 +147,7 @@ class Writer:
             )
             late = ""
             if touched is not None and self.link is not None:
-                late = self._among(quote(self.link.sources[one.id]), touched.late)
+                late = within(self.link.sources[one.id], touched.late)
             if state.append_only:
                 sides = [(self._change_table(state), late)]
             else:
@@ -167,22 +167,23 @@ class Writer:
         """The rows of the one changed table that matter, in place of the table."""
         state = self.analysis.state(one)
         parts = []
-        column = quote(self.link.sources[one.id]) if touched is not None and self.link is not None else ""
         if by_key:
-            within = f"{self._among('s.' + column, touched.late)} AND " if touched is not None else ""
+            late = ""
+            if touched is not None and self.link is not None:
+                late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
             same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
             parts.append(
-                f"SELECT s.* FROM {state.at_to} AS s WHERE {within}"
+                f"SELECT s.* FROM {state.at_to} AS s WHERE {late}"
                 f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
             )
-        if touched is not None:
+        if touched is not None and self.link is not None:
+            key = self.link.sources[one.id]
             whole = touched.overwritten if new_from_changes else (*touched.overwritten, *touched.new)
             if whole:
-                parts.append(f"SELECT * FROM {state.at_to} WHERE {self._among(column, whole)}")
+                parts.append(f"SELECT * FROM {state.at_to} WHERE {within(key, whole)}")
             if new_from_changes and touched.new:
-                only = not by_key and not whole
-                everything = only and set(touched.new) == set(self.link.values if self.link else ())
-                where = "" if everything else f" WHERE {self._among(column, touched.new)}"
+                everything = not by_key and not whole and set(touched.new) == set(self.link.values)
+                where = "" if everything else f" WHERE {within(key, touched.new)}"
                 parts.append(f"SELECT * FROM {self._change_table(state)}{where}")
         if not parts:
             parts.append(f"SELECT * FROM {state.at_to} WHERE FALSE")
@@ -254,12 +255,25 @@ class Writer:
 
     def _among(self, column: str, values: Sequence[Any]) -> str:
         assert self.link is not None
-        texts = [str(literal(value, self.link.type)) for value in values if value is not None]
-        parts = []
-        if texts:
-            parts.append(f"{column} = {texts[0]}" if len(texts) == 1 else f"{column} IN ({', '.join(texts)})")
-        if None in values:
-            parts.append(f"{column} IS NULL")
-        if not parts:
-            return "FALSE"
-        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        return among(column, self.link.type, values)
+
+
+def among(column: str, kind: str, values: Sequence[Any]) -> str:
+    """Rows with one of these values, NULL included."""
+    texts = [str(literal(value, kind)) for value in values if value is not None]
+    parts = []
+    if texts:
+        parts.append(f"{column} = {texts[0]}" if len(texts) == 1 else f"{column} IN ({', '.join(texts)})")
+    if None in values:
+        parts.append(f"{column} IS NULL")
+    if not parts:
+        return "FALSE"
+    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+
+
+def within(key: PartitionKey, values: Sequence[Any], prefix: str = "") -> str:
+    """The source's rows in these partitions, said by the column itself so that files are pruned."""
+    column = prefix + quote(key.column)
+    if key.transform == "identity" or key.column_type == "date":
+        return among(column, key.column_type, values)
+    return days_filter(column, key.column_type, values)

@@ -18,7 +18,7 @@ from icefloe.planner import choice
 from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
 from icefloe.steps.ip_capture import consumer_name
-from icefloe.steps.writing.facts import Observer
+from icefloe.steps.writing.facts import UTC, Observer
 from icefloe.steps.writing.launch import request
 from icefloe.store import captures
 from icefloe.store import definitions as stored
@@ -61,7 +61,9 @@ class Explaining:
             if isinstance(settings, SparkSettings) and settings.write is not None:
                 text = self._script(definition, settings.script)
                 asked = request(settings.write, text, f"workflow {workflow_id}, step {step_id}")
-                observer = Observer(self._lake, asked, sources)
+                zone = self._client.config.spark_conf(reveal=False)["spark.sql.session.timeZone"]
+                utc = settings.conf.get("spark.sql.session.timeZone", zone) in UTC
+                observer = Observer(self._lake, asked, sources, utc=utc)
                 analysis = observer.analysis()
                 facts = observer.facts(analysis, branch=BRANCH)
                 plan = choice.plan(analysis, facts.target, facts.contents)

@@ -8,7 +8,7 @@ from typing import Any
 
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
 from icefloe.planner.plan import Plan
 from tests.planner.corpus import Case
 
@@ -37,8 +37,7 @@ EVENTS = SourceState(
     at_from="lake.db.events VERSION AS OF 1",
     change_table="lake.icdc.events_1",
     partition_filter="`event_day` IN (DATE'2026-03-02', DATE'2026-03-09')",
-    changed_values={"event_day": (LATE, NEW)},
-    added_rows={"event_day": {LATE: 5, NEW: 100}},
+    changed_partitions=(PartitionKey("event_day", "date", "identity", {LATE: 5, NEW: 100}),),
     nulls={"account_id": 0, "country": 3, "event_day": 0},
     added=Size(2, 105, 2_000),
     total=Size(40, 4_000, 90_000),

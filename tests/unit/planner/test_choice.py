@@ -6,7 +6,7 @@ import pytest
 
 from icefloe.planner import choice
 from icefloe.planner.errors import KeysMissingError, NotASelectError, UnsoundPatternError
-from icefloe.planner.inputs import Contents, Size, TargetState
+from icefloe.planner.inputs import Contents, PartitionKey, Size, TargetState
 from tests.planner.corpus import CORPUS, Case
 from tests.unit.planner.tables import (
     CONTENTS,
@@ -205,3 +205,16 @@ def test_a_target_is_made_with_the_layout_that_the_plan_needs() -> None:
     assert plan.partition_by == ("event_day",)
     assert plan.properties["write.delete.mode"] == "merge-on-read"
     assert SOURCES["db.events"].changed
+
+
+def test_a_source_partitioned_by_the_day_of_a_time_tells_the_days_of_the_target() -> None:
+    key = PartitionKey("ts", "timestamptz", "day", {LATE: 5, NEW: 100})
+    plan = plan_of(
+        "SELECT date(ts) AS day, account_id, count(*) AS n FROM db.events GROUP BY date(ts), account_id",
+        "day",
+        "account_id",
+        sources=with_state("db.events", changed_partitions=(key,)),
+    )
+    assert plan.partitions is not None and plan.partitions.new == (NEW,) and plan.partitions.late == (LATE,)
+    append = plan.statements[-1].sql
+    assert "`ts` >= TIMESTAMP'2026-03-09 00:00:00Z' AND `ts` < TIMESTAMP'2026-03-10 00:00:00Z'" in append

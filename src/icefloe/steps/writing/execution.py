@@ -9,11 +9,12 @@ from typing import Any
 from icefloe.lake import Lake
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.planner import choice
+from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError
 from icefloe.planner.plan import Plan
 from icefloe.steps.writing import columns
 from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.facts import Facts, Observer
+from icefloe.steps.writing.facts import UTC, Facts, Observer
 from icefloe.steps.writing.order import Order
 from icefloe.steps.writing.publication import Publication, published_snapshot
 
@@ -27,9 +28,10 @@ def run(session: Any, lake: Lake, order: Order, log: Callable[[str], None]) -> d
         return {name: done}
     for key, value in order.conf.items():
         session.conf.set(key, value)
-    observer = Observer(lake, order.request, order.sources)
+    utc = session.conf.get("spark.sql.session.timeZone") in UTC
+    observer = Observer(lake, order.request, order.sources, utc=utc)
     analysis = observer.analysis()
-    result = _result_columns(session, observer, order)
+    result = _result_columns(session, analysis)
     facts = observer.facts(analysis, branch=order.branch)
     columns.check(facts.target, result)
     names = tuple(column.name for column in result)
@@ -53,7 +55,7 @@ def run(session: Any, lake: Lake, order: Order, log: Callable[[str], None]) -> d
             log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
         _refuse_duplicates(session, plan, facts)
         return {name: publication.publish(order.mark)}
-    except BaseException:
+    except Exception:
         publication.discard()
         raise
 
@@ -65,9 +67,8 @@ def _published(lake: Lake, name: str, mark: str) -> int | None:
         return None
 
 
-def _result_columns(session: Any, observer: Observer, order: Order) -> list[ResultColumn]:
+def _result_columns(session: Any, analysis: Analysis) -> list[ResultColumn]:
     """As Spark sees them. Analysed on the server, nothing is run."""
-    analysis = observer.analysis()
     relations = {state.name: state.at_to for state in analysis.sources.values() if state.captured}
     schema = session.sql(analysis.query.bound(relations)).schema
     return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]

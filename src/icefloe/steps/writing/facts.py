@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
@@ -14,12 +14,16 @@ from icefloe.lake.catalog import LoadedTable, format_identifier
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import TableMetadata
 from icefloe.lake.partition_sizes import identity_columns, sizes_by_value
+from icefloe.lake.partitions import result_type
 from icefloe.lake.survey import FileCounts
 from icefloe.lake.values import UndecodableError, from_json
 from icefloe.planner import query
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
 
+UTC = ("UTC", "Etc/UTC", "GMT", "Z")
+"""Names of the zone in which Iceberg counts days."""
+_TRANSFORMS: tuple[Literal["identity", "day"], ...] = ("identity", "day")
 _PARTITION_TYPES = ("boolean", "int", "long", "string", "date", "timestamp", "timestamptz")
 
 
@@ -36,9 +40,10 @@ class Facts:
 
 
 class Observer:
-    """Looks at the tables of one request."""
+    """Looks at the tables of one request. ``utc``: the session that will run the plan counts days in UTC, as Iceberg does."""
 
-    def __init__(self, lake: Lake, request: Request, sources: Sequence[Source]) -> None:
+    def __init__(self, lake: Lake, request: Request, sources: Sequence[Source], *, utc: bool) -> None:
+        self._utc = utc
         self._lake = lake
         self._request = request
         self._sources = {source.table: source for source in sources}
@@ -88,10 +93,10 @@ class Observer:
         tables = analysis.changed_tables
         if len(tables) == 1:
             source = self._sources[tables[0]]
-            column = next(iter(link.sources.values()))
+            key = next(iter(link.sources.values()))
             end = source.end.snapshot_id if source.end else None
             with suppress(IcefloeError, KeyError):
-                live = _sizes(sizes_by_value(self._table(tables[0]), end, column, link.values))
+                live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
         return Contents(there, live)
 
     def _table(self, name: str) -> LoadedTable:
@@ -110,7 +115,6 @@ class Observer:
         catalog = self._lake.tables.name
         found = source.found
         append_only = bool(found.get("append_only"))
-        values, rows = _changed_values(metadata, found.get("partitions") or [])
         return SourceState(
             name=name,
             columns=_columns(metadata),
@@ -122,8 +126,7 @@ class Observer:
             at_from=self._at_from(source, metadata),
             change_table=f"{catalog}.{source.change_table}" if source.change_table else None,
             partition_filter=found.get("partition_filter"),
-            changed_values=values,
-            added_rows=rows,
+            changed_partitions=tuple(_changed_partitions(metadata, found.get("partitions") or [], utc=self._utc)),
             nulls=self._nulls(source, metadata) if append_only else {},
             ignored=found.get("skipped_operations") or {},
             added=Size(found.get("added_files") or 0, found.get("added_rows") or 0, found.get("added_bytes") or 0),
@@ -181,30 +184,32 @@ def _sizes(found: Mapping[Any, FileCounts] | None) -> dict[Any, Size] | None:
     return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in found.items()}
 
 
-def _changed_values(
-    metadata: TableMetadata, partitions: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, tuple[Any, ...]], dict[str, dict[Any, int]]]:
-    """Per column that all changed partitions are partitioned by as it is: their values, and the rows added under each."""
+def _changed_partitions(
+    metadata: TableMetadata, partitions: Sequence[Mapping[str, Any]], *, utc: bool
+) -> Iterator[PartitionKey]:
+    """What all changed partitions are partitioned by, with their values. In another zone than UTC days of moments are others."""
     specs = [metadata.specs.get(spec_id) for spec_id in {one["spec_id"] for one in partitions}]
-    if not partitions or any(spec is None for spec in specs):
-        return {}, {}
-    values: dict[str, tuple[Any, ...]] = {}
-    rows: dict[str, dict[Any, int]] = {}
+    known = [spec for spec in specs if spec is not None]
+    if not partitions or len(known) < len(specs):
+        return
     for field in metadata.schema.fields.values():
-        by_spec = {
-            spec.id: one.name
-            for spec in specs
-            for one in (spec.fields if spec is not None else ())
-            if spec is not None and one.source_id == field.id and one.transform == "identity"
-        }
-        if len(field.path) != 1 or field.type not in _PARTITION_TYPES or len(by_spec) < len(specs):
-            continue
-        counts: dict[Any, int] = {}
-        try:
-            for one in partitions:
-                value = from_json(field.type, one["values"][by_spec[one["spec_id"]]])
-                counts[value] = counts.get(value, 0) + int(one["rows"])
-        except (UndecodableError, ValueError, TypeError, KeyError):
-            continue
-        values[field.name], rows[field.name] = tuple(counts), counts
-    return values, rows
+        for transform in _TRANSFORMS:
+            by_spec = {
+                spec.id: one.name
+                for spec in known
+                for one in spec.fields
+                if one.source_id == field.id and one.transform == transform
+            }
+            kind = result_type(transform, field.type)
+            if len(field.path) != 1 or kind not in _PARTITION_TYPES or len(by_spec) < len(known):
+                continue
+            if transform == "day" and field.type == "timestamptz" and not utc:
+                continue
+            counts: dict[Any, int] = {}
+            try:
+                for one in partitions:
+                    value = from_json(kind, one["values"][by_spec[one["spec_id"]]])
+                    counts[value] = counts.get(value, 0) + int(one["rows"])
+            except (UndecodableError, ValueError, TypeError, KeyError):
+                continue
+            yield PartitionKey(field.name, field.type, transform, counts)

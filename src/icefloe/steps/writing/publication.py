@@ -46,7 +46,8 @@ class Publication:
         base = self._facts.base
         at = f" AS OF VERSION {base}" if base is not None else ""
         # On a table without a snapshot this makes an empty one for the branch to stand on (Iceberg 1.12).
-        self._session.sql(f"ALTER TABLE {self._facts.target.sql_name} CREATE BRANCH `{self._branch}`{at}")
+        # An attempt that is killed leaves its branch behind: expiry takes it away.
+        self._session.sql(f"ALTER TABLE {self._facts.target.sql_name} CREATE BRANCH `{self._branch}`{at} RETAIN 7 DAYS")
 
     def publish(self, mark: str) -> int:
         """Move main to the branch. The snapshot that is published."""
