@@ -17,7 +17,7 @@ from icefloe.spark import batch, predecessors, session
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.targets import parse
-from tests.spark_server import Project
+from tests.spark_server import Project, fresh_namespace
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -125,6 +125,22 @@ def test_an_attempt_that_wakes_up_after_its_branch_was_cleaned_up_publishes_noth
     assert sql("SELECT count(*) FROM DB.t") == [(rows_before + 1,)]
 
 
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_an_attempt_whose_branch_was_dropped_between_two_statements_publishes_no_half(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    opened, fence = attempts.fence(1)
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (1)")
+    sql("ALTER TABLE DB.t DROP BRANCH icefloe_attempt__1")
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (2)")
+    with pytest.raises(TargetMovedError, match="taken away"):
+        fence.publish()
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before,)]
+
+
 STATEMENTS = {
     "INSERT INTO DB.t VALUES (9, 'a')": [(1, "a"), (2, "b"), (9, "a")],
     "INSERT OVERWRITE DB.t VALUES (9, 'a')": [(2, "b"), (9, "a")],
@@ -148,15 +164,24 @@ def test_every_statement_is_done_on_the_branch_and_repeated_by_nobody(attempts: 
         assert sorted(sql(f"SELECT * FROM {table}")) == sorted([*after, (1, "a")]), statement
 
 
-def test_a_target_is_known_by_every_name_that_spark_takes(attempts: Attempts, project: Project, sql: Sql) -> None:
+def test_a_target_is_known_by_every_name_that_spark_takes(
+    attempts: Attempts, project: Project, sql: Sql, spark: SparkSession
+) -> None:
+    other = fresh_namespace(spark)
     sql("CREATE TABLE DB.t (id BIGINT)")
-    published = attempts.whole(
-        1,
+    sql(f"CREATE TABLE {other}.t (id BIGINT)")
+    script = [
         f"INSERT INTO lake.{project.namespace}.t VALUES (1); INSERT INTO lake.`{project.namespace}`.`t` VALUES (2);"
-        f"USE {project.namespace}; INSERT INTO t VALUES (3); INSERT INTO `t` VALUES (4)",
-    )
-    assert list(published) == [project.name("t")], "one table, published once"
+        f"USE {project.namespace}; INSERT INTO t VALUES (3); INSERT INTO `t` VALUES (4);"
+        f"USE {other}; INSERT INTO t VALUES (5); SELECT missing",
+    ]
+    with pytest.raises(Exception, match="missing"):
+        attempts.whole(1, "".join(script))
+    assert sql("SELECT * FROM DB.t") == [] and sql(f"SELECT * FROM {other}.t") == []
+    published = attempts.whole(2, "".join(script).removesuffix("SELECT missing"))
+    assert list(published) == [project.name("t"), f"{other}.t"], "two tables, each published once"
     assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,), (4,)]
+    assert sql(f"SELECT * FROM {other}.t") == [(5,)]
 
 
 def test_a_table_made_by_the_script_is_fenced_from_its_first_row_and_a_filled_one_is_not_made_twice(

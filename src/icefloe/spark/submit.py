@@ -27,14 +27,14 @@ _MAIN = "import sys\nfrom icefloe.spark.submitted import main\nsys.exit(main())\
 def main() -> int:
     file = Path(sys.argv[1])
 
-    def become() -> dict[str, int]:
+    def become() -> None:
         order = Order.read(file)
         config = configuration.load(Path(order.config))
         argv, environment = command(config, order, file)
         os.chdir(config.root)
         os.execve(argv[0], argv, environment)
 
-    return report(become)
+    return report(become, {})
 
 
 def command(config: Config, order: Order, order_file: Path) -> tuple[list[str], dict[str, str]]:

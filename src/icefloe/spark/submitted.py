@@ -26,10 +26,11 @@ from icefloe.spark.program import carry_out, report, say
 def main() -> int:
     order = Order.read(Path(sys.argv[1]))
     signal.signal(signal.SIGTERM, _cancel)
-    return report(lambda: _run(order))
+    published: dict[str, int] = {}
+    return report(lambda: _run(order, published), published)
 
 
-def _run(order: Order) -> dict[str, int]:
+def _run(order: Order, published: dict[str, int]) -> None:
     from pyspark.sql import SparkSession
 
     with short_errors():
@@ -41,13 +42,15 @@ def _run(order: Order) -> dict[str, int]:
         with short_errors():
             if order.kind is Kind.SQL:
                 writes = targets.parse(order.script, where=order.where)
-                return batch.run(session, lake, batch.Batch(writes, order.fencing, order.where), say)
-            fence = Fence(session, lake, order.fencing(), say)
+                work = batch.Batch(writes, order.fencing, order.where, published=published)
+                batch.run(session, lake, work, say)
+                return
+            fence = Fence(session, lake, order.fencing(), say, published=published)
             fence.open()
             for name in order.targets:
                 fence.protect(name)
             with watched(fence):
-                return carry_out(order, session, fence, admit=lambda table: not fence.is_published(table))
+                carry_out(order, session, fence)
     finally:
         session.stop()
 

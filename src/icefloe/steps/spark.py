@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -22,8 +22,11 @@ from icefloe.capture import published
 from icefloe.capture.sources import Source
 from icefloe.config import FILE_NAME
 from icefloe.errors import IcefloeError, UsageError
+from icefloe.lake import Lake
+from icefloe.lake.catalog import RefChange
 from icefloe.lake.pins import slug
 from icefloe.spark import targets
+from icefloe.spark.fence import branches_of
 from icefloe.spark.marks import Mark, Taken
 from icefloe.spark.order import Kind as Script
 from icefloe.spark.order import Order
@@ -112,7 +115,11 @@ class SparkStep(StepRuntime):
             "published_tables": TypedValue.of(tuple(results)),
             "published_snapshots": TypedValue.of(tuple(str(snapshot) for snapshot in results.values())),
         }
-        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=record)
+        return Done(
+            Outcome(Kind.SUCCEEDED, outputs),
+            in_transaction=record,
+            after_commit=lambda: _drop_left_behind(context, tuple(results)),
+        )
 
 
 class NotBuiltError(UsageError):
@@ -268,6 +275,20 @@ def _held(context: StepContext) -> list[CaptureRecord]:
 def _branch(context: StepContext) -> str:
     key = context.key
     return f"icefloe_attempt__{slug(key.run_id)}__{slug(key.step_id)}__{key.attempt}_{key.generation}"
+
+
+def _drop_left_behind(context: StepContext, tables: Sequence[str]) -> None:
+    """Branches that killed attempts of ended runs have left on these tables. Expiry would take them away, but later."""
+    with context.database.read() as connection:
+        dead = spark_sessions.left_behind(connection)
+    if not dead:
+        return
+    lake = Lake.open(context.config)
+    for name in tables:
+        table = lake.table(name)
+        found = branches_of(table.metadata.refs, dead)
+        if found:
+            lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
 
 
 def _told(context: StepContext) -> dict[str, Any]:

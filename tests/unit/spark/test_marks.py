@@ -60,6 +60,14 @@ def test_earlier_batches_of_the_consumer_are_the_past() -> None:
     assert find(batch(5, 9, version=5), batch(1, 2, version=3), batch(2, 5, version=4)) is None
 
 
+def test_a_batch_that_ends_where_this_one_begins_is_the_past_whatever_its_version() -> None:
+    """As after a fast-forward that followed a restored backup: the versions of the target are still ahead."""
+    past = history(batch(1, 2, version=3), batch(2, 5, version=4))
+    assert published(past, batch(5, 9, version=3, capture="c9"), table="t", is_before=lambda a, b: a <= b) is None
+    with pytest.raises(ForeignBatchError):
+        published(past, batch(2, 9, version=3, capture="c9"), table="t", is_before=lambda a, b: a <= b)
+
+
 def test_other_steps_and_other_consumers_do_not_matter() -> None:
     assert find(batch(1, 2), batch(1, 9, place="other"), batch(1, 9, consumer="x/look")) is None
 
