@@ -19,14 +19,17 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sqlalchemy.engine import Connection
+
 from icefloe.capture.advancing import advance
 from icefloe.config import SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
 from icefloe.lake import Lake
-from icefloe.store import definitions, triggers
+from icefloe.store import definitions, signals, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
+from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
 from icefloe.triggers import judging, standings
 from icefloe.triggers.clocks import Clock, Sightings
@@ -37,11 +40,14 @@ from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
+from icefloe.workflow.matching import moment
 from icefloe.workflow.model import IncrementalTrigger
 
 LOG = logging.getLogger("icefloe.scheduler")
 HINT_SECONDS = 0.1
 SHOW_SECONDS = 5.0
+VALID_THROUGH = "icefloe.valid-through"
+_SIGNALS = {"signal", "watermark"}
 
 
 @dataclass(slots=True)
@@ -87,6 +93,9 @@ class Scheduler:
         self._stopping = False
         self.tables = TableWatch(open_lake, tick=settings.tick_seconds, on_news=self._tables_moved)
         self._lake: Lake | None = None
+        self._signals = judging.Signals(database)
+        self._last_signal = -1
+        self._watermarks: list[WatermarkRecord] = []
 
     # -- life --------------------------------------------------------------------------------------------------------------
 
@@ -156,6 +165,8 @@ class Scheduler:
                     LOG.warning("workflow %s: %s", entry.record.id, error)
                     entry.due, entry.stale = now + self._settings.tick_seconds, False
         self.tables.ask(self._questions())
+        if news:
+            self._take_watermarks()
         next_due = min((entry.due for entry in self._entries.values()), default=now + self._settings.tick_seconds)
         return max(0.0, min(self._settings.tick_seconds, next_due - self._clock.wall()))
 
@@ -186,6 +197,7 @@ class Scheduler:
             if moved:
                 self.tables.nudge()  # runs have done something: their targets may have moved
             self._last_event = last
+            called = self._called(connection)
             changed = {name for name, version in consumers.items() if self._consumers.get(name) != version}
             self._consumers = consumers
             for gone in self._entries.keys() - records.keys():
@@ -198,6 +210,7 @@ class Scheduler:
                         continue
                     entry = self._entries[record.id] = _Entry(record, plan)
                 running = entry.standing is not None and entry.standing.running is not None
+                entry.stale |= called and bool(_SIGNALS & {armed.kind for armed in entry.plan.triggers})
                 entry.stale |= (
                     entry.record != record or record.id in moved or running or bool(changed & _consumers(entry.plan))
                 )
@@ -205,12 +218,40 @@ class Scheduler:
                 if entry.stale and entry.plan.triggers:
                     entry.standing = standings.read(connection, record, entry.plan)
 
+    def _called(self, connection: Connection) -> bool:
+        """Whether there are new signals or watermarks."""
+        last, held = signals.last(connection), signals.all_watermarks(connection)
+        called = last != self._last_signal or held != self._watermarks
+        self._last_signal, self._watermarks = last, held
+        return called
+
+    def _take_watermarks(self) -> None:
+        """Tables may say themselves how far they are complete, in a property."""
+        known = {held.source: held.valid_through for held in self._watermarks}
+        tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
+        for table in sorted(tables):
+            text = self.tables.property(table, VALID_THROUGH)
+            if text is None:
+                continue
+            try:
+                through = moment(text)
+            except IcefloeError as error:
+                LOG.warning("%s: the property %s: %s", table, VALID_THROUGH, error)
+                continue
+            if through > known.get(table, float("-inf")):
+                with self._database.write() as connection:
+                    record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())
+                    signals.raise_watermark(connection, record)
+                    self._database.announce(connection)
+                self._wake.set()
+
     def _questions(self) -> set[Question]:
         found: set[Question] = set()
         for entry in self._entries.values():
             if entry.standing is not None and entry.record.active:
                 for armed in entry.plan.triggers:
                     found.update(entry.standing.questions(armed))
+            found.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
         return found
 
     def _look_at(self, entry: _Entry, now: float) -> None:
@@ -229,6 +270,7 @@ class Scheduler:
                 sightings=self._sightings,
                 answer=self.tables.answer,
                 lineage=self._lineage,
+                signals=self._signals,
             )
             entry.judgements[armed.name] = judgement
             if judgement.again is not None:
