@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,8 +14,6 @@ from icefloe.cli.moments import ago, clock, span
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.errors import UsageError
 from icefloe.service.client import Client
-from icefloe.workflow.resolution import param_from_text
-from icefloe.workflow.values import plain
 
 WorkflowArgument = Annotated[str, typer.Argument(help="The workflow's id.")]
 _COLOURS = {"start": "green", "wait": "cyan", "nothing": "", "held": "yellow"}
@@ -67,14 +66,22 @@ def signal(
         key, separator, text = item.partition("=")
         if not separator or not key:
             raise UsageError(f"{item!r} is not name=value")
-        param = param_from_text(key, text)
-        values[key] = plain(param.value) if param.value is not None else text
+        values[key] = _typed(text)
     with Client() as client:
         chosen, new = client.triggers.signal(name, values, signal_id=signal_id)
     if output is Output.json:
         print_json({"id": chosen, "created": new})
     else:
         note(f"signal {name} is published as {chosen}" if new else f"signal {chosen} had been published before")
+
+
+def _typed(text: str) -> object:
+    """A number, true, false or a JSON list where it is written as one; else the text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, int | float | list) else text
 
 
 def signals(
