@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ class Plan:
     triggers: tuple[Armed, ...]
     completeness: frozenset[str] = frozenset()
     """Tables whose watermarks its triggers or steps wait for."""
+    reading: Armed | None = None
+    """What its captures read, to tell how far behind it is; None when nobody wants to know."""
 
 
 def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
@@ -65,7 +68,21 @@ def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
         except IcefloeError as error:
             problem, hint = error.message, error.hint
         found.append(Armed(name, kind, trigger, watches, problem, hint))
-    return Plan(workflow, version, tuple(found), _completeness(workflow, catalog))
+    return Plan(workflow, version, tuple(found), _completeness(workflow, catalog), _reading(workflow, found, catalog))
+
+
+def _reading(workflow: Workflow, triggers: Sequence[Armed], catalog: str) -> Armed | None:
+    for armed in triggers:
+        if armed.watches and isinstance(armed.trigger, IncrementalTrigger):
+            return armed
+    if workflow.freshness is None and workflow.alerting is None:
+        return None
+    everything = IncrementalTrigger(operations=("append", "overwrite", "delete"))
+    try:
+        watches = watched(workflow, everything, catalog=catalog)
+    except IcefloeError:
+        return None
+    return Armed("reading", "reading", everything, watches) if watches else None
 
 
 def _completeness(workflow: Workflow, catalog: str) -> frozenset[str]:

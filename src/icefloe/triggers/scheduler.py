@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.engine import Connection
 
 from icefloe.capture.advancing import advance
-from icefloe.config import SchedulerSettings
+from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
 from icefloe.lake import Lake
@@ -32,16 +32,18 @@ from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
 from icefloe.triggers import judging, standings
+from icefloe.triggers.alerting import Alerting
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.firing import Claim, Occasion, Starter
 from icefloe.triggers.judging import Judgement
+from icefloe.triggers.messages import Messenger
 from icefloe.triggers.plans import Armed, Plan
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
 from icefloe.workflow.matching import moment
-from icefloe.workflow.model import IncrementalTrigger
+from icefloe.workflow.model import Workflow
 
 LOG = logging.getLogger("icefloe.scheduler")
 HINT_SECONDS = 0.1
@@ -73,6 +75,8 @@ class Scheduler:
         settings: SchedulerSettings,
         *,
         catalog: str,
+        alerts: AlertSettings | None = None,
+        server_url: str = "",
         clock: Clock | None = None,
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -93,6 +97,12 @@ class Scheduler:
         self._stopping = False
         self.tables = TableWatch(open_lake, tick=settings.tick_seconds, on_news=self._tables_moved)
         self._lake: Lake | None = None
+        self.messenger = Messenger(
+            database, alerts or AlertSettings(), self._workflow, server_url=server_url, clock=self._clock
+        )
+        self._alerting = Alerting(
+            database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
+        )
         self._signals = judging.Signals(database)
         self._last_signal = -1
         self._watermarks: list[WatermarkRecord] = []
@@ -102,6 +112,7 @@ class Scheduler:
     def run(self) -> None:
         """Until :meth:`stop`."""
         self.tables.start()
+        self.messenger.start()
         hints = threading.Thread(target=self._listen, name="icefloe-scheduler-watch", daemon=True)
         hints.start()
         try:
@@ -118,6 +129,7 @@ class Scheduler:
                 self._wake.clear()
         finally:
             self.tables.stop()
+            self.messenger.stop()
             self._leave()
 
     def stop(self) -> None:
@@ -152,6 +164,7 @@ class Scheduler:
         """Bring everything up to date and start what is due. Returns how long nothing is expected to happen, in seconds."""
         self._show_up()
         self._refresh()
+        self._alerting.refresh()
         news, self._news = self._news, False
         now = self._clock.wall()
         for entry in list(self._entries.values()):
@@ -215,7 +228,7 @@ class Scheduler:
                     entry.record != record or record.id in moved or running or bool(changed & _consumers(entry.plan))
                 )
                 entry.record = record
-                if entry.stale and entry.plan.triggers:
+                if entry.stale:
                     entry.standing = standings.read(connection, record, entry.plan)
 
     def _called(self, connection: Connection) -> bool:
@@ -249,7 +262,8 @@ class Scheduler:
         found: set[Question] = set()
         for entry in self._entries.values():
             if entry.standing is not None and entry.record.active:
-                for armed in entry.plan.triggers:
+                reading = entry.plan.reading
+                for armed in (*entry.plan.triggers, *([reading] if reading else ())):
                     found.update(entry.standing.questions(armed))
             found.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
         return found
@@ -258,9 +272,12 @@ class Scheduler:
         entry.stale = False
         entry.due = now + 3600.0
         standing = entry.standing
-        if standing is None or not entry.plan.triggers:
+        if standing is None:
             return
         standing = self._with_rows(entry, standing)
+        again = self._alerting.look(standing, self.tables.answer, now)
+        if again is not None:
+            entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:
             judgement = judging.judge(
                 standing,
@@ -356,19 +373,19 @@ class Scheduler:
                 "%s: only maintenance in %s; the checkpoint moved, nothing was started", known.consumer, unseen.range
             )
 
+    def _workflow(self, workflow_id: str) -> Workflow | None:
+        entry = self._entries.get(workflow_id)
+        return entry.plan.workflow if entry else None
+
     def _lineage(self, run_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         with self._database.read() as connection:
             return triggers.lineages(connection, set(run_ids))
 
 
 def _watches(plan: Plan) -> bool:
-    return any(armed.watches for armed in plan.triggers)
+    return plan.reading is not None or any(armed.watches for armed in plan.triggers)
 
 
 def _consumers(plan: Plan) -> set[str | None]:
-    return {
-        watched.consumer
-        for armed in plan.triggers
-        if isinstance(armed.trigger, IncrementalTrigger)
-        for watched in armed.watches
-    }
+    watching = [*plan.triggers, *([plan.reading] if plan.reading else [])]
+    return {watched.consumer for armed in watching for watched in armed.watches}
