@@ -130,6 +130,7 @@ class Evaluation:
             params=params,
             steps=_StepResults([level.state for level in levels]),
             subworkflows=_Subworkflows(levels),
+            signals=_signals(record.initiator.get("signals") or {}),
             run=run_level,
             files=_Files(image.definition.files, self._read_file),
         )
@@ -160,6 +161,16 @@ def run_values(run_id: str, workflow_id: str, number: int | None, owner: str | N
     if owner is not None:
         values["owner"] = owner
     return values
+
+
+def _signals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Values]:
+    """The signals that started a run, as they were stored with it."""
+    return {name: {key: literal_value(item) for key, item in params.items()} for name, params in found.items()}
+
+
+def literal_value(item: Any) -> Value:
+    """JSON's lists are arrays here."""
+    return tuple(item) if isinstance(item, list) else item
 
 
 def _plain(values: Mapping[str, TypedValue]) -> dict[str, Value]:

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
-from icefloe.engine.evaluation import run_params, run_values
+from icefloe.engine.evaluation import literal_value, run_params, run_values
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.images import plain_values
@@ -100,7 +100,7 @@ class Runs:
                 layers,
                 run_values(run_id, workflow_id, number, definition.workflow.owner),
                 self._files(connection, definition),
-                signals,
+                {name: {k: literal_value(v) for k, v in found.items()} for name, found in (signals or {}).items()},
             )
             record = RunRecord(
                 run_id,
@@ -117,6 +117,7 @@ class Runs:
                     "by": current_user(),
                     **(initiator or {}),
                     "given": given,
+                    **({"signals": {name: dict(found) for name, found in signals.items()}} if signals else {}),
                     "trigger": {name: plain(values[name].value) for name in trigger_params or {}},
                 },
             )
