@@ -16,6 +16,7 @@ least no two attempts write at one time (:mod:`icefloe.spark.predecessors`).
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -366,24 +367,39 @@ class Fence:
 
     def _published(self, past: Iterable[Snapshot], table: str, statement: int | None = None) -> int | None:
         return marks.published(
-            past, self._fencing.mark, table=table, statement=statement, is_before=self._is_before_in_source
+            past,
+            self._fencing.mark,
+            table=table,
+            statement=statement,
+            is_before=functools.partial(_is_before_in_source, self._lake),
         )
-
-    def _is_before_in_source(self, point: str, other: str) -> bool:
-        """Whether a place in a source's history is another one, or one of its ancestors, or long expired."""
-        table, _, snapshot = point.rpartition("@")
-        other_table, _, later = other.rpartition("@")
-        if table != other_table or not snapshot.isdigit() or not later.isdigit():
-            return point == other
-        metadata = self._lake.table(table).metadata
-        if int(snapshot) not in metadata.snapshots:
-            return True
-        return any(one.id == int(snapshot) for one in history.ancestors(metadata, int(later)))
 
     def _tell(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
             self._log(line)
+
+
+def published_snapshot(lake: Lake, table: str, mark: Mark, known: Mapping[str, int]) -> int | None:
+    """The snapshot that holds this work's result in a table, by its history or by what the state database says."""
+    metadata = lake.table(table).metadata
+    head = history.head(metadata, "main", table=table)
+    past = history.ancestors(metadata, head) if head is not None else ()
+    is_before = functools.partial(_is_before_in_source, lake)
+    found = marks.published(past, mark, table=table, is_before=is_before)
+    return known.get(table) if found is None else found
+
+
+def _is_before_in_source(lake: Lake, point: str, other: str) -> bool:
+    """Whether a place in a source's history is another one, or one of its ancestors, or long expired."""
+    table, _, snapshot = point.rpartition("@")
+    other_table, _, later = other.rpartition("@")
+    if table != other_table or not snapshot.isdigit() or not later.isdigit():
+        return point == other
+    metadata = lake.table(table).metadata
+    if int(snapshot) not in metadata.snapshots:
+        return True
+    return any(one.id == int(snapshot) for one in history.ancestors(metadata, int(later)))
 
 
 def branch_of_round(branch: str, number: int) -> str:

@@ -43,7 +43,8 @@ from icefloe.steps.contract import (
     StepRuntime,
     builtin,
 )
-from icefloe.steps.process import default_outcome, environment, python_program, write_private
+from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
+from icefloe.steps.writing import launch as writing
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -52,7 +53,6 @@ from icefloe.workflow.step_types import SparkSettings, StepType
 from icefloe.workflow.values import TypedValue, plain
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_RESULT = "published.json"  # result.json is the supervisor's own
 
 
 class SparkStep(StepRuntime):
@@ -64,12 +64,14 @@ class SparkStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
         try:
+            if settings.write is not None:
+                return _planned(context, settings)
             order = _order(context, settings)
         except IcefloeError as error:
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
-        extra = {"ICEFLOE_RESULT": str(context.folder / _RESULT)}
+        extra = {"ICEFLOE_RESULT": str(context.folder / PUBLISHED_FILE)}
         program = "icefloe.spark.submit" if settings.submit == "spark-submit" else "icefloe.spark.program"
         return Launch(
             Command(
@@ -128,15 +130,31 @@ class NotBuiltError(UsageError):
     code = "spark.not-built"
 
 
+def _planned(context: StepContext, settings: SparkSettings) -> Launch:
+    """``write:`` is the planner's: see :mod:`icefloe.steps.writing`."""
+    _refuse_what_is_not_built(settings, f"run {context.key.run_id}, step {context.key.step_id}")
+    held = _held(context)
+    mark = _mark(context, held)
+    return writing.launch(
+        context, settings, held, mark=mark, known=_known(context, held, mark), branch=_branch(context)
+    )
+
+
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    if settings.write is not None:
-        raise NotBuiltError(
-            "spark.write: the write planner is not in this version",
-            where=where,
-            hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
-        )
-    if settings.shadow != "off":
-        raise NotBuiltError("spark.shadow: is not in this version", where=where, hint="leave shadow out")
+    for name, usual in (("shadow", "off"), ("on_logic_change", "ask")):
+        if getattr(settings, name) != usual:
+            raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
+    if settings.write is None:
+        return
+    for name in ("submit", "remote", "master"):
+        if getattr(settings, name) not in (None, "connect"):
+            raise NotBuiltError(
+                f"spark.{name}: cannot be had together with write: in this version",
+                where=where,
+                hint=f"leave {name} out",
+            )
+    if settings.args or settings.targets:
+        raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
 
 
 def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
@@ -293,7 +311,7 @@ def _drop_left_behind(context: StepContext, tables: Sequence[str]) -> None:
 
 def _told(context: StepContext) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((context.folder / _RESULT).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((context.folder / PUBLISHED_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return found
