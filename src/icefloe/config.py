@@ -220,6 +220,17 @@ class SchedulerSettings(_Section):
     """After so many failed runs in a row an incremental trigger holds until somebody acts."""
 
 
+class AlertSettings(_Section):
+    """Who is told of incidents. Channels are apprise addresses; secrets in them are written as ``$ENV{…}``."""
+
+    channels: dict[str, str] = Field(default_factory=dict)
+    """Name -> address, for definitions to name."""
+    default: list[str] = Field(default_factory=list)
+    """Names or addresses for workflows that name none."""
+    templates: dict[str, str] = Field(default_factory=dict)
+    """Event (failure, late, lag, lost_history) -> text."""
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -230,6 +241,7 @@ class Config(_Section):
     spark: Spark = Field(default_factory=Spark)
     engine: Engine = Field(default_factory=Engine)
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
+    alerts: AlertSettings = Field(default_factory=AlertSettings)
 
     @property
     def server_url(self) -> str:

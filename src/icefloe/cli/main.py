@@ -56,6 +56,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "serving": ("serve",),
+    "triggers": ("why", "signal", "signals", "watermark", "incidents", "activate", "deactivate"),
     "spark": ("sql", "spark", "spark-conf"),
 }
 """Which module of this package has which commands. A test holds it to what the modules register."""

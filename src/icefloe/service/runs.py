@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
-from icefloe.engine.evaluation import run_params, run_values
+from icefloe.engine.evaluation import literal_value, run_params, run_values
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.images import plain_values
@@ -26,6 +26,7 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
 from icefloe.store.runs import RunRecord, StepRecord
+from icefloe.workflow.model import Workflow
 from icefloe.workflow.resolution import Layer, param_from_text
 from icefloe.workflow.values import plain
 
@@ -92,14 +93,14 @@ class Runs:
             definition = self._conductor.definitions.get(connection, workflow_id, version or workflow.latest_version)
             number = stored.take_number(connection, workflow)
             run_id = f"{workflow_id}-{number}"
-            given = {**(params or {}), **_typed(definition, texts or {})}
+            given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
             values = run_params(
                 definition.workflow,
                 layers,
                 run_values(run_id, workflow_id, number, definition.workflow.owner),
                 self._files(connection, definition),
-                signals,
+                {name: {k: literal_value(v) for k, v in found.items()} for name, found in (signals or {}).items()},
             )
             record = RunRecord(
                 run_id,
@@ -116,6 +117,7 @@ class Runs:
                     "by": current_user(),
                     **(initiator or {}),
                     "given": given,
+                    **({"signals": {name: dict(found) for name, found in signals.items()}} if signals else {}),
                     "trigger": {name: plain(values[name].value) for name in trigger_params or {}},
                 },
             )
@@ -191,7 +193,7 @@ class Runs:
                 latest = self._conductor.definitions.latest(connection, record.workflow_id).version
                 number = latest if version == "latest" else _number(version)
             definition = self._conductor.definitions.get(connection, record.workflow_id, number)
-            again = {**(params or {}), **_typed(definition, texts or {})}
+            again = {**(params or {}), **typed(definition.workflow, texts or {})}
             given = dict(record.initiator.get("given", {}))
             layers = {Layer.TRIGGER: record.initiator.get("trigger", {}), Layer.RUN: given, Layer.RESTART: again}
             run = run_values(record.id, record.workflow_id, record.number, definition.workflow.owner)
@@ -298,9 +300,9 @@ class Runs:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def _typed(definition: Definition, texts: Mapping[str, str]) -> dict[str, Any]:
+def typed(workflow: Workflow, texts: Mapping[str, str]) -> dict[str, Any]:
     """Values typed as text, by the types of the parameters they override."""
-    known = {param.name: param for param in definition.workflow.params}
+    known = {param.name: param for param in workflow.params}
     found = {}
     for name, text in texts.items():
         param = param_from_text(name, text, known.get(name))

@@ -55,5 +55,7 @@ def make_scheduler(config: Config, database: Database, runs: Runs, *, clock: Clo
         RunStarter(runs),
         config.scheduler,
         catalog=config.catalog.name,
+        alerts=config.alerts,
+        server_url=config.server_url,
         clock=clock,
     )

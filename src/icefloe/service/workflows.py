@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from shlex import quote
 
 from sqlalchemy.engine import Connection
@@ -17,7 +18,7 @@ from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
 from icefloe.workflow.consumers import consumers_of
-from icefloe.workflow.model import Workflow
+from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
 
@@ -35,9 +36,17 @@ class ConsumerDroppedError(UsageError):
 
 
 class Workflows:
-    def __init__(self, database: Database, cache: Definitions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cache: Definitions,
+        clock: Callable[[], float] = time.time,
+        *,
+        catalog: str = "lake",
+    ) -> None:
         self._database = database
         self._cache = cache
+        self._catalog = catalog
         self._clock = clock
 
     def push(
@@ -60,6 +69,7 @@ class Workflows:
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
             _refuse_dropped_consumers(connection, workflow)
+            self._refuse_circles(connection, packed)
             version = record.latest_version + 1
             definitions.add_files(connection, packed.contents)
             text = canonical(packed.version.to_dict())
@@ -70,6 +80,37 @@ class Workflows:
             definitions.forgive(connection, workflow.id)  # what failed may have been mended
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
+
+    def _refuse_circles(self, connection: Connection, packed: Packed) -> None:
+        """A workflow must not start itself through the tables it writes."""
+        pushed = packed.version.workflow
+        others = [
+            self._cache.latest(connection, record.id)
+            for record in definitions.listing(connection)
+            if record.latest_version and record.id != pushed.id
+        ]
+        if not any(
+            isinstance(t, IncrementalTrigger) for w in (pushed, *(o.workflow for o in others)) for t in w.triggers
+        ):
+            return
+        from icefloe.triggers import circles  # PyIceberg takes a second to import
+
+        def reader(files: Mapping[str, str], read: Callable[[str], bytes | None]) -> Callable[[str], str | None]:
+            def text(key: str) -> str | None:
+                content = read(files[key]) if key in files else None
+                return None if content is None else content.decode("utf-8", "replace")
+
+            return text
+
+        mine = {file.key: file.digest for file in packed.version.files}
+        circles.refuse_circles(
+            circles.Definition(pushed, reader(mine, packed.contents.get)),
+            [
+                circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+                for one in others
+            ],
+            catalog=self._catalog,
+        )
 
     def listing(self) -> list[WorkflowView]:
         with self._database.read() as connection:

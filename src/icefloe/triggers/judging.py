@@ -1,4 +1,4 @@
-"""One trigger, looked at: what is to be started, and if nothing, why. Pure, over rows and answers that were read before."""
+"""One trigger, looked at: what is to be started, and if nothing, why. Decided by pure functions over what was read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe.config import SchedulerSettings
+from icefloe.store import signals as stored_signals
+from icefloe.store.database import Database
+from icefloe.store.signals import SignalRecord
 from icefloe.triggers import incremental, time_occasions
 from icefloe.triggers.clocks import Sightings
 from icefloe.triggers.failures import Patience
@@ -18,6 +21,7 @@ from icefloe.triggers.fire_times import FireTimes, fire_times
 from icefloe.triggers.firing import Occasion
 from icefloe.triggers.incremental import Ages, Situation
 from icefloe.triggers.plans import Armed
+from icefloe.triggers.signals import boundaries, boundary, look
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question
@@ -30,7 +34,26 @@ from icefloe.workflow.model import (
     CronTrigger,
     IncrementalTrigger,
     IntervalTrigger,
+    SignalTrigger,
+    WatermarkTrigger,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Reads signals and watermarks."""
+
+    database: Database
+
+    def after(self, name: str, seq: int) -> list[SignalRecord]:
+        with self.database.read() as connection:
+            return stored_signals.after(connection, name, seq)
+
+    def watermark(self, table: str) -> float | None:
+        with self.database.read() as connection:
+            found = stored_signals.watermark(connection, table)
+        return None if found is None else found.valid_through
+
 
 Answers = Callable[[Question], Unseen | None]
 Lineages = Callable[[Iterable[str]], Mapping[str, Mapping[str, int]]]
@@ -59,6 +82,7 @@ def judge(
     sightings: Sightings,
     answer: Answers,
     lineage: Lineages,
+    signals: Signals,
 ) -> Judgement:
     """``answer`` knows the tables as of the last look, ``lineage`` which runs led to a run."""
     record = standing.record
@@ -75,13 +99,25 @@ def judge(
             return _time(standing, armed, armed.trigger, now, settings)
         case IncrementalTrigger():
             return _incremental(standing, armed, armed.trigger, now, settings, sightings, answer, lineage)
-        case _:
-            return Judgement(held(f"a {armed.kind} trigger is not acted on by this version"))
+        case SignalTrigger():
+            return _signal(standing, armed, armed.trigger, signals)
+        case WatermarkTrigger():
+            return _watermark(standing, armed, armed.trigger, signals)
 
 
 def first_state(connection: Connection, armed: Armed, since: float) -> dict[str, Any]:
-    """The cursor of a trigger that is new."""
-    return {"at": since} if armed.kind in ("cron", "interval") else {}
+    """The cursor of a trigger that is new: it looks at what comes from its push on."""
+    match armed.trigger:
+        case CronTrigger() | IntervalTrigger():
+            return {"at": since}
+        case SignalTrigger():
+            return {"after": [stored_signals.last_before(connection, since)] * len(armed.trigger.signals)}
+        case WatermarkTrigger():
+            held_at = stored_signals.watermark(connection, armed.watches[0].table) if armed.watches else None
+            old = held_at is not None and held_at.set_at < since
+            return {"passed": boundary(armed.trigger, held_at.valid_through)} if held_at and old else {}
+        case _:
+            return {}
 
 
 # -- time --------------------------------------------------------------------------------------------------------------------
@@ -235,3 +271,45 @@ def _ages(
         oldest,
         newest,
     )
+
+
+# -- signals and watermarks --------------------------------------------------------------------------------------------------
+
+
+def _signal(standing: Standing, armed: Armed, trigger: SignalTrigger, signals: Signals) -> Judgement:
+    found = look(standing.plan.workflow, trigger, standing.rows[armed.name].state, signals.after)
+    if not found.moved:
+        return Judgement(nothing(f"no signal {', '.join(found.missing)} since it last looked that fits"))
+    if not found.fires:
+        return Judgement(nothing(f"a signal came, and {found.passed_over}"), state=found.state)
+    names = ", ".join(f"{one.name} by {one.publisher}" for one in found.fires)
+    occasion = Occasion(
+        f"{armed.name}:" + ",".join(one.id for one in found.fires),
+        found.state,
+        f"signal {names}",
+        trigger.params,
+        signals=found.params,
+    )
+    return Judgement(Verdict(Kind.START, occasion.reason, occasion=occasion.name), (occasion,))
+
+
+def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, signals: Signals) -> Judgement:
+    table, passed = armed.watches[0].table, standing.rows[armed.name].state.get("passed")
+    valid_through = signals.watermark(table)
+    if valid_through is None:
+        return Judgement(nothing(f"nobody has said yet how far {table} is complete"))
+    found = boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
+    if not found:
+        return Judgement(nothing(f"{table} is complete up to {_when(valid_through)}"))
+    own = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
+    occasions = tuple(
+        Occasion(
+            f"{armed.name}:{time_occasions.name_of(at)}",
+            {"passed": at},
+            f"{table} is complete up to {_when(at)}",
+            trigger.params,
+            {} if "RUN_TS" in own else {"RUN_TS": int(at * 1000)},
+        )
+        for at in found
+    )
+    return Judgement(Verdict(Kind.START, occasions[-1].reason, occasion=occasions[-1].name), occasions)

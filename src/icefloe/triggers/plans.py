@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +40,10 @@ class Plan:
     workflow: Workflow
     version: int
     triggers: tuple[Armed, ...]
+    completeness: frozenset[str] = frozenset()
+    """Tables whose watermarks its triggers or steps wait for."""
+    reading: Armed | None = None
+    """What its captures read, to tell how far behind it is; None when nobody wants to know."""
 
 
 def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
@@ -55,12 +61,38 @@ def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
         try:
             if isinstance(trigger, IncrementalTrigger):
                 watches = watched(workflow, trigger, catalog=catalog)
+            elif isinstance(trigger, SignalTrigger) and any(one.join_keys for one in trigger.signals):
+                problem, hint = "join_keys are not acted on by this version", "leave them out, or use match_params"
             elif isinstance(trigger, WatermarkTrigger):
                 watches = (Watched(canonical(trigger.table, catalog), None),)
         except IcefloeError as error:
             problem, hint = error.message, error.hint
         found.append(Armed(name, kind, trigger, watches, problem, hint))
-    return Plan(workflow, version, tuple(found))
+    return Plan(workflow, version, tuple(found), _completeness(workflow, catalog), _reading(workflow, found, catalog))
+
+
+def _reading(workflow: Workflow, triggers: Sequence[Armed], catalog: str) -> Armed | None:
+    for armed in triggers:
+        if armed.watches and isinstance(armed.trigger, IncrementalTrigger):
+            return armed
+    if workflow.freshness is None and workflow.alerting is None:
+        return None
+    everything = IncrementalTrigger(operations=("append", "overwrite", "delete"))
+    try:
+        watches = watched(workflow, everything, catalog=catalog)
+    except IcefloeError:
+        return None
+    return Armed("reading", "reading", everything, watches) if watches else None
+
+
+def _completeness(workflow: Workflow, catalog: str) -> frozenset[str]:
+    names = [trigger.table for trigger in workflow.triggers if isinstance(trigger, WatermarkTrigger)]
+    names += [one.table for _, step in workflow.all_steps() for one in step.watermark_dependencies]
+    found = set()
+    for name in names:
+        with suppress(IcefloeError):
+            found.add(canonical(name, catalog))
+    return frozenset(found)
 
 
 def _identity(trigger: Trigger) -> Any:

@@ -19,29 +19,37 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sqlalchemy.engine import Connection
+
 from icefloe.capture.advancing import advance
-from icefloe.config import SchedulerSettings
+from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
 from icefloe.lake import Lake
-from icefloe.store import definitions, triggers
+from icefloe.store import definitions, signals, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
+from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
 from icefloe.triggers import judging, standings
+from icefloe.triggers.alerting import Alerting
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.firing import Claim, Occasion, Starter
 from icefloe.triggers.judging import Judgement
+from icefloe.triggers.messages import Messenger
 from icefloe.triggers.plans import Armed, Plan
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
-from icefloe.workflow.model import IncrementalTrigger
+from icefloe.workflow.matching import moment
+from icefloe.workflow.model import Workflow
 
 LOG = logging.getLogger("icefloe.scheduler")
 HINT_SECONDS = 0.1
 SHOW_SECONDS = 5.0
+VALID_THROUGH = "icefloe.valid-through"
+_SIGNALS = {"signal", "watermark"}
 
 
 @dataclass(slots=True)
@@ -67,6 +75,8 @@ class Scheduler:
         settings: SchedulerSettings,
         *,
         catalog: str,
+        alerts: AlertSettings | None = None,
+        server_url: str = "",
         clock: Clock | None = None,
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -87,12 +97,22 @@ class Scheduler:
         self._stopping = False
         self.tables = TableWatch(open_lake, tick=settings.tick_seconds, on_news=self._tables_moved)
         self._lake: Lake | None = None
+        self.messenger = Messenger(
+            database, alerts or AlertSettings(), self._workflow, server_url=server_url, clock=self._clock
+        )
+        self._alerting = Alerting(
+            database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
+        )
+        self._signals = judging.Signals(database)
+        self._last_signal = -1
+        self._watermarks: list[WatermarkRecord] = []
 
     # -- life --------------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until :meth:`stop`."""
         self.tables.start()
+        self.messenger.start()
         hints = threading.Thread(target=self._listen, name="icefloe-scheduler-watch", daemon=True)
         hints.start()
         try:
@@ -109,6 +129,7 @@ class Scheduler:
                 self._wake.clear()
         finally:
             self.tables.stop()
+            self.messenger.stop()
             self._leave()
 
     def stop(self) -> None:
@@ -143,6 +164,7 @@ class Scheduler:
         """Bring everything up to date and start what is due. Returns how long nothing is expected to happen, in seconds."""
         self._show_up()
         self._refresh()
+        self._alerting.refresh()
         news, self._news = self._news, False
         now = self._clock.wall()
         for entry in list(self._entries.values()):
@@ -156,6 +178,8 @@ class Scheduler:
                     LOG.warning("workflow %s: %s", entry.record.id, error)
                     entry.due, entry.stale = now + self._settings.tick_seconds, False
         self.tables.ask(self._questions())
+        if news:
+            self._take_watermarks()
         next_due = min((entry.due for entry in self._entries.values()), default=now + self._settings.tick_seconds)
         return max(0.0, min(self._settings.tick_seconds, next_due - self._clock.wall()))
 
@@ -186,6 +210,7 @@ class Scheduler:
             if moved:
                 self.tables.nudge()  # runs have done something: their targets may have moved
             self._last_event = last
+            called = self._called(connection)
             changed = {name for name, version in consumers.items() if self._consumers.get(name) != version}
             self._consumers = consumers
             for gone in self._entries.keys() - records.keys():
@@ -198,28 +223,61 @@ class Scheduler:
                         continue
                     entry = self._entries[record.id] = _Entry(record, plan)
                 running = entry.standing is not None and entry.standing.running is not None
+                entry.stale |= called and bool(_SIGNALS & {armed.kind for armed in entry.plan.triggers})
                 entry.stale |= (
                     entry.record != record or record.id in moved or running or bool(changed & _consumers(entry.plan))
                 )
                 entry.record = record
-                if entry.stale and entry.plan.triggers:
+                if entry.stale:
                     entry.standing = standings.read(connection, record, entry.plan)
+
+    def _called(self, connection: Connection) -> bool:
+        """Whether there are new signals or watermarks."""
+        last, held = signals.last(connection), signals.all_watermarks(connection)
+        called = last != self._last_signal or held != self._watermarks
+        self._last_signal, self._watermarks = last, held
+        return called
+
+    def _take_watermarks(self) -> None:
+        """Tables may say themselves how far they are complete, in a property."""
+        known = {held.source: held.valid_through for held in self._watermarks}
+        tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
+        for table in sorted(tables):
+            text = self.tables.property(table, VALID_THROUGH)
+            if text is None:
+                continue
+            try:
+                through = moment(text)
+            except IcefloeError as error:
+                LOG.warning("%s: the property %s: %s", table, VALID_THROUGH, error)
+                continue
+            if through > known.get(table, float("-inf")):
+                with self._database.write() as connection:
+                    record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())
+                    signals.raise_watermark(connection, record)
+                    self._database.announce(connection)
+                self._wake.set()
 
     def _questions(self) -> set[Question]:
         found: set[Question] = set()
         for entry in self._entries.values():
             if entry.standing is not None and entry.record.active:
-                for armed in entry.plan.triggers:
+                reading = entry.plan.reading
+                for armed in (*entry.plan.triggers, *([reading] if reading else ())):
                     found.update(entry.standing.questions(armed))
+            found.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
         return found
 
     def _look_at(self, entry: _Entry, now: float) -> None:
         entry.stale = False
         entry.due = now + 3600.0
         standing = entry.standing
-        if standing is None or not entry.plan.triggers:
+        if standing is None:
             return
         standing = self._with_rows(entry, standing)
+        again = self._alerting.look(standing, self.tables.answer, now)
+        if again is not None:
+            entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:
             judgement = judging.judge(
                 standing,
@@ -229,6 +287,7 @@ class Scheduler:
                 sightings=self._sightings,
                 answer=self.tables.answer,
                 lineage=self._lineage,
+                signals=self._signals,
             )
             entry.judgements[armed.name] = judgement
             if judgement.again is not None:
@@ -314,19 +373,19 @@ class Scheduler:
                 "%s: only maintenance in %s; the checkpoint moved, nothing was started", known.consumer, unseen.range
             )
 
+    def _workflow(self, workflow_id: str) -> Workflow | None:
+        entry = self._entries.get(workflow_id)
+        return entry.plan.workflow if entry else None
+
     def _lineage(self, run_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         with self._database.read() as connection:
             return triggers.lineages(connection, set(run_ids))
 
 
 def _watches(plan: Plan) -> bool:
-    return any(armed.watches for armed in plan.triggers)
+    return plan.reading is not None or any(armed.watches for armed in plan.triggers)
 
 
 def _consumers(plan: Plan) -> set[str | None]:
-    return {
-        watched.consumer
-        for armed in plan.triggers
-        if isinstance(armed.trigger, IncrementalTrigger)
-        for watched in armed.watches
-    }
+    watching = [*plan.triggers, *([plan.reading] if plan.reading else [])]
+    return {watched.consumer for armed in watching for watched in armed.watches}

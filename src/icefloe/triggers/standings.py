@@ -102,7 +102,8 @@ def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
 
 
 def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> Standing:
-    consumers = {watched.consumer for armed in its_plan.triggers for watched in armed.watches}
+    watching = [*its_plan.triggers, *([its_plan.reading] if its_plan.reading else [])]
+    consumers = {watched.consumer for armed in watching for watched in armed.watches}
     readings = {}
     for name in consumers - {None}:
         assert name is not None

@@ -73,11 +73,14 @@ class Stage(Bench):
         raw["snapshots"].append(fresh)
         raw |= {"current-snapshot-id": fresh["snapshot-id"], "last-sequence-number": number}
         raw["refs"]["main"]["snapshot-id"] = fresh["snapshot-id"]
-        location = f"{metadata.location}/metadata/{number:05d}-{uuid.uuid4()}.metadata.json"
+        self.replace_metadata(name, raw)
+        return int(fresh["snapshot-id"])
+
+    def replace_metadata(self, name: str, raw: dict[str, Any]) -> None:
+        location = f"{raw['location']}/metadata/{raw['last-sequence-number']:05d}-{uuid.uuid4()}.metadata.json"
         Path(location.removeprefix("file://")).write_text(json.dumps(raw))
         self.catalog.drop_table(name)
         self.catalog.register_table(name, location)
-        return int(fresh["snapshot-id"])
 
     def delete(self, name: str, row: int) -> None:
         self.catalog.load_table(name).delete(f"id = {row}")
