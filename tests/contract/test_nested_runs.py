@@ -322,3 +322,25 @@ def test_a_step_type_is_bounded_over_all_workers(project: Project) -> None:
         wait_until(lambda: project.show(run).ended)
     assert project.show(run).status == "SUCCEEDED"
     assert max(int(n) for n in words(project, "seen")) == 1
+
+
+def test_what_the_steps_of_a_foreach_published_is_an_array_over_its_iterations(project: Project) -> None:
+    text = """
+    Workflow:
+      id: gathers
+      jobs:
+        - foreach:
+            id: days
+            params: {day: [1, 2, 3, 4]}
+            jobs:
+              - job: {id: work, type: Shell, shell: {script: 'echo "{\\"rows\\": $((day * 10))}" > "$ICEFLOE_OUTPUT"'}}
+        - job:
+            id: after
+            type: Shell
+            '!rows<array<long>>': "params.getFromForeach('days', 'work', 'rows')"
+            shell: {script: 'echo "${rows}" > gathered'}
+      dag: sequential
+    """
+    view = project.execute(project.push(text))
+    assert view.status == "SUCCEEDED", [step.cause for step in view.steps]
+    assert words(project, "gathered") == sorted(["[10,", "20,", "30,", "40]"])

@@ -52,6 +52,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "definitions": ("validate", "graph", "convert", "schema"),
     "workflows": ("push", "diff", "workflows", "unblock"),
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "explain": ("explain",),
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "serving": ("serve",),

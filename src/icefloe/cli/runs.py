@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -18,6 +19,9 @@ from icefloe.errors import UsageError
 from icefloe.service.client import Client
 from icefloe.service.views import RunView, StepView
 from icefloe.workflow.default_params import DEFAULTS
+
+if TYPE_CHECKING:
+    from icefloe.service.dry_run import WouldCapture
 
 _EVERY_RUN_HAS = frozenset(param.name for param in DEFAULTS)
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "TIMED_OUT": 1, "STOPPED": 4}
@@ -34,13 +38,24 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    workflow: Annotated[str, typer.Argument(help="The workflow's id.")],
+    workflow: Annotated[str, typer.Argument(help="The workflow's id; with --dry-run a definition's file.")],
     params: ParamsArgument = None,
     wait: WaitOption = False,
     version: Annotated[int | None, typer.Option(help="A version other than the latest.")] = None,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Show what a file's workflow would capture and run; do nothing.")
+    ] = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Start a run. Exit code with --wait: 0 it succeeded, 1 it failed, 4 it was stopped."""
+    file = Path(workflow)
+    if dry:
+        _rehearse(file, params, output)
+        return
+    if file.suffix in (".yaml", ".yml", ".py") and file.is_file():
+        raise UsageError(
+            f"{workflow} is a file", hint=f"icefloe push {workflow}, then run its workflow; or add --dry-run"
+        )
     with Client() as client:
         started = client.runs.start(workflow, texts=_texts(params), version=version)
         if output is Output.text:
@@ -60,12 +75,52 @@ def run(
     raise typer.Exit(EXIT_CODES[view.status])
 
 
+def _rehearse(file: Path, params: list[str] | None, output: Output) -> None:
+    from icefloe.service.dry_run import dry_run
+
+    with Client() as client:
+        found = dry_run(client, file, _texts(params))
+    if output is Output.json:
+        print_json([one.to_dict() for one in found])
+        return
+    for one in found:
+        console.print(Text(f"{one.workflow_id}: what a run would do now", style="bold"))
+        for take in one.captures:
+            _tell_capture(take)
+        for step in one.steps:
+            console.print(Text(f"{step.step} ({step.type})", style="cyan"))
+            console.print(Text("  " + step.text.strip().replace("\n", "\n  ")))
+    note("nothing was moved and nothing was written")
+
+
+def _tell_capture(take: WouldCapture) -> None:
+    console.print(Text(f"{take.step} captures for {take.consumer}", style="cyan"))
+    if take.problem:
+        console.print(Text(f"  would fail: [{take.problem['code']}] {take.problem['message']}", style="red"))
+        if take.problem["hint"]:
+            console.print(Text(f"  → {take.problem['hint']}", style="cyan"))
+        return
+    if take.adopts:
+        console.print(Text(f"  takes over the open capture {take.adopts} as it is"))
+    for source in take.sources:
+        start, end = source["from_snapshot"] or "the beginning", source["to_snapshot"] or "no snapshot yet"
+        console.print(
+            Text(f"  {source['table']}: {start} -> {end}, {source['rows']:,} rows in {source['files']:,} files")
+        )
+    if not take.has_changes:
+        console.print(Text("  nothing changed: the steps behind it would be skipped", style="yellow"))
+
+
 def _wait(client: Client, run_id: str, output: Output) -> RunView:
     """Until the end: in place when nobody else works here, else only watching."""
     in_place = client.database.is_sqlite and not client.worker_alive()
     if not in_place and not client.worker_alive():
         note("no worker is alive: waiting for one (icefloe worker)")
-    with Progress(quiet=output is Output.json) as progress:
+
+    def last_line(step: StepView) -> str:
+        return client.runs.log_tail(run_id, step.id, step.attempts, lines=1).strip()
+
+    with Progress(quiet=output is Output.json, last_line=last_line) as progress:
         try:
             act = client.work if in_place else client.wait
             view = act(run_id, on_change=progress.update)
@@ -134,11 +189,16 @@ def show(
         _tell_end(client, view)
 
 
-def steps_table(steps: Iterable[StepView]) -> Table:
+def steps_table(steps: Iterable[StepView], doing: Callable[[StepView], str] = lambda step: "") -> Table:
     table = Table("step", "type", "status", "attempts", "took", "", box=None, pad_edge=False)
     for step in steps:
         table.add_row(
-            step.id, step.type, _coloured(step.status), str(step.attempts or ""), _step_took(step), Text(remark(step))
+            step.id,
+            step.type,
+            _coloured(step.status),
+            str(step.attempts or ""),
+            _step_took(step),
+            Text(remark(step) or (doing(step) if step.status == "RUNNING" else "")),
         )
     return table
 

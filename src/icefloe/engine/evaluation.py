@@ -82,17 +82,20 @@ def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> d
 
 
 class Evaluation:
-    """``images`` finds other runs of the tree as they are in the present transaction; ``read_file`` reads by digest."""
+    """``images`` finds other runs of the tree as they are in the present transaction; ``read_file`` reads by digest;
+    ``iterations`` gives the ids of the runs that a foreach step of a run has started, in order."""
 
     def __init__(
         self,
         images: Callable[[str], Image],
         image: Image,
         read_file: Callable[[str], bytes | None] | None = None,
+        iterations: Callable[[str, str], list[str]] | None = None,
     ) -> None:
         self._images = images
         self._image = image
         self._read_file = read_file
+        self._iterations = iterations
 
     def holds(self, condition: str, run: RunState) -> bool:
         """Whether a transition's condition holds, with the run in the state given."""
@@ -129,6 +132,7 @@ class Evaluation:
         return Scope(
             params=params,
             steps=_StepResults([level.state for level in levels]),
+            foreach=_Foreach(levels, self._images, self._iterations),
             subworkflows=_Subworkflows(levels),
             signals=_signals(record.initiator.get("signals") or {}),
             run=run_level,
@@ -204,6 +208,51 @@ class _StepResults(Mapping[str, Values]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class _Foreach(Mapping[str, Mapping[str, Values]]):
+    """The results of the steps inside a foreach: an array over its iterations for each name that all of them have.
+
+    Read when asked for, and only then: a loop may have thousands of iterations.
+    """
+
+    def __init__(
+        self,
+        levels: list[Image],
+        images: Callable[[str], Image],
+        iterations: Callable[[str, str], list[str]] | None,
+    ) -> None:
+        self._levels = levels
+        self._images = images
+        self._iterations = iterations
+
+    def __getitem__(self, step_id: str) -> Mapping[str, Values]:
+        for level in self._levels:
+            if isinstance(level.definition.steps.get(step_id), ForeachStep) and step_id in level.state.steps:
+                if self._iterations is None:
+                    break
+                runs = [self._images(run_id).state for run_id in self._iterations(level.record.id, step_id)]
+                results = [_StepResults([run]) for run in runs]
+                inner = dict.fromkeys(name for one in results for name in one)
+                return {name: _across([one.get(name, {}) for one in results]) for name in inner}
+        raise KeyError(step_id)
+
+    def __iter__(self) -> Iterator[str]:
+        for level in self._levels:
+            yield from (s.id for s in level.definition.steps.values() if isinstance(s, ForeachStep))
+
+    def __contains__(self, step_id: object) -> bool:
+        return step_id in set(self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _across(iterations: list[Values]) -> dict[str, Value]:
+    """One array per name. A name that one iteration lacks would shift the others' places, so it is left out."""
+    first, *others = iterations
+    names = [name for name in first if all(name in other for other in others)]
+    return {name: tuple(one[name] for one in iterations) for name in names}  # type: ignore[misc]
 
 
 class _Subworkflows(Mapping[str, Mapping[str, Values]]):

@@ -74,7 +74,11 @@ class Preparation:
             with self._database.read() as connection:
                 return stored.file(connection, digest)
 
-        return Evaluation(around, image, file)
+        def iterations(run_id: str, step_id: str) -> list[str]:
+            with self._database.read() as connection:
+                return [one.id for one in runs.children(connection, run_id, step_id)]
+
+        return Evaluation(around, image, file, iterations)
 
     def _read_file(self, files: Mapping[str, str], name: str) -> bytes:
         with self._database.read() as connection:

@@ -123,7 +123,10 @@ class TreeTransaction:
         return self._images[run_id]
 
     def evaluation(self, image: Image) -> Evaluation:
-        return Evaluation(self.image, image, partial(stored.file, self.connection))
+        def iterations(run_id: str, step_id: str) -> list[str]:
+            return [one.id for one in runs.children(self.connection, run_id, step_id)]
+
+        return Evaluation(self.image, image, partial(stored.file, self.connection), iterations)
 
     def send(self, run_id: str, event: Event) -> None:
         image = self.image(run_id)

@@ -45,7 +45,7 @@ class DiskFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Ready:
     """A workflow of a file with everything it refers to."""
 
     loaded: Loaded
@@ -56,7 +56,7 @@ class _Ready:
 
 def push_files(client: Client, files: Sequence[Path]) -> list[Pushed]:
     """Store every workflow in the files, YAML or Python. All are read and checked before the first is stored."""
-    ready = [each for file in files for each in _ready(client, file)]
+    ready = [each for file in files for each in ready_workflows(client, file)]
     return [
         client.workflows.push(
             each.packed,
@@ -71,7 +71,7 @@ def push_files(client: Client, files: Sequence[Path]) -> list[Pushed]:
 def diff_file(client: Client, file: Path) -> dict[str, Diff | None]:
     """What pushing a file would change, by workflow; None for one that has never been pushed."""
     found: dict[str, Diff | None] = {}
-    for each in _ready(client, file):
+    for each in ready_workflows(client, file):
         workflow_id = each.loaded.workflow.id
         try:
             number = client.workflows.latest(workflow_id).version
@@ -83,9 +83,10 @@ def diff_file(client: Client, file: Path) -> dict[str, Diff | None]:
     return found
 
 
-def _ready(client: Client, file: Path) -> list[_Ready]:
+def ready_workflows(client: Client, file: Path) -> list[Ready]:
+    """The workflows of a file, checked, with everything they refer to. Stores nothing."""
     types = installed().types()
     reader = DiskFiles(file.resolve().parent, client.config)
     workflows = load_file(file, types)
     source = file.read_text(encoding="utf-8-sig")
-    return [_Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]
+    return [Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]

@@ -26,6 +26,7 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
 from icefloe.store.runs import RunRecord, StepRecord
+from icefloe.workflow.model import Workflow
 from icefloe.workflow.resolution import Layer, param_from_text
 from icefloe.workflow.values import plain
 
@@ -92,7 +93,7 @@ class Runs:
             definition = self._conductor.definitions.get(connection, workflow_id, version or workflow.latest_version)
             number = stored.take_number(connection, workflow)
             run_id = f"{workflow_id}-{number}"
-            given = {**(params or {}), **_typed(definition, texts or {})}
+            given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
             values = run_params(
                 definition.workflow,
@@ -192,7 +193,7 @@ class Runs:
                 latest = self._conductor.definitions.latest(connection, record.workflow_id).version
                 number = latest if version == "latest" else _number(version)
             definition = self._conductor.definitions.get(connection, record.workflow_id, number)
-            again = {**(params or {}), **_typed(definition, texts or {})}
+            again = {**(params or {}), **typed(definition.workflow, texts or {})}
             given = dict(record.initiator.get("given", {}))
             layers = {Layer.TRIGGER: record.initiator.get("trigger", {}), Layer.RUN: given, Layer.RESTART: again}
             run = run_values(record.id, record.workflow_id, record.number, definition.workflow.owner)
@@ -299,9 +300,9 @@ class Runs:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def _typed(definition: Definition, texts: Mapping[str, str]) -> dict[str, Any]:
+def typed(workflow: Workflow, texts: Mapping[str, str]) -> dict[str, Any]:
     """Values typed as text, by the types of the parameters they override."""
-    known = {param.name: param for param in definition.workflow.params}
+    known = {param.name: param for param in workflow.params}
     found = {}
     for name, text in texts.items():
         param = param_from_text(name, text, known.get(name))

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
-from icefloe.capture import commits, published
+from icefloe.capture import commits, published, release
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
 from icefloe.capture.errors import CaptureLostError, StartError
 from icefloe.capture.planning import Bounds
+from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
@@ -73,7 +74,7 @@ class IpCaptureStep(StepRuntime):
     def _capture(self, context: StepContext, settings: IpCaptureSettings) -> Progress:
         lake = Lake.open(context.config)
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
-        ranges = _range_columns(settings, lake, tables)
+        ranges = range_columns_of(settings, lake, tables)
         request = Request(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
             workflow_id=context.workflow_id,
@@ -83,20 +84,8 @@ class IpCaptureStep(StepRuntime):
             tables=tables,
             ref=settings.ref,
             start=settings.start,
-            bounds=Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes),
-            wish=Wish(
-                operations=tuple(settings.data_operations),
-                on_other_operations=settings.on_other_operations,
-                on_gap=settings.on_gap,
-                columns=_columns(settings, lake, ranges),
-                pin=settings.pin,
-                keep_seconds=settings.keep
-                if settings.keep is not None
-                else context.config.change_tables.keep_hours * 3600,
-                change_tables=settings.capture_mode == "ICDC",
-                alias=_alias(settings, lake, tables),
-                skip_empty=settings.on_empty == "skip",
-            ),
+            bounds=bounds_of(settings),
+            wish=wish_of(settings, lake, tables, ranges, context.config),
         )
         taken = Capturing(
             lake,
@@ -118,7 +107,33 @@ class IpCaptureStep(StepRuntime):
         return Done(
             Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+            after_commit=lambda: release.settle(lake, context.database, [taken.capture]),
         )
+
+
+def bounds_of(settings: IpCaptureSettings) -> Bounds:
+    return Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes)
+
+
+def wish_of(
+    settings: IpCaptureSettings,
+    lake: Lake,
+    tables: tuple[str, ...],
+    ranges: Mapping[str, Mapping[str, str]],
+    config: Config,
+) -> Wish:
+    """What a step's settings ask of a capture."""
+    return Wish(
+        operations=tuple(settings.data_operations),
+        on_other_operations=settings.on_other_operations,
+        on_gap=settings.on_gap,
+        columns=_columns(settings, lake, ranges),
+        pin=settings.pin,
+        keep_seconds=settings.keep if settings.keep is not None else config.change_tables.keep_hours * 3600,
+        change_tables=settings.capture_mode == "ICDC",
+        alias=_alias(settings, lake, tables),
+        skip_empty=settings.on_empty == "skip",
+    )
 
 
 def _has_ended(context: StepContext, run_id: str) -> bool:
@@ -191,7 +206,7 @@ def _columns(
     return asked
 
 
-def _range_columns(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> dict[str, dict[str, str]]:
+def range_columns_of(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """Common name -> source -> column. A plain text is the same column in every source."""
     out: dict[str, dict[str, str]] = {}
     for name, columns in settings.range_columns.items():

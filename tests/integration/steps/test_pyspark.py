@@ -147,6 +147,7 @@ def test_a_sql_file_of_the_version_is_run_and_its_errors_name_line_and_column(be
     assert failed["code"] == "spark.analysis"
     assert failed["message"].startswith("bad.sql, line 3, column 10: ")
     assert bench.rows("t") == [(1,), (2,)], "the statement before the bad one is not visible either"
+    assert bench.branches("t") == []
     bench.file("worse.sql", "SELECT 1;\nSELECT 1 FORM x y z")
     failed = cause(bench.step("script: worse.sql"))
     assert failed["code"] == "spark.syntax" and failed["message"].startswith("worse.sql, line 2, column ")
