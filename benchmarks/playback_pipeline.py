@@ -16,6 +16,7 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.planner.inputs import Request
+from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.order import Order
 from icefloe.store.captures import CheckpointRecord
@@ -127,6 +128,7 @@ WISH = Wish(
     pin="require",
     keep_seconds=3600,
     change_tables=True,
+    alias=None,
     skip_empty=True,
 )
 
@@ -191,8 +193,8 @@ class Incremental:
 
     def _run(self, consumer: Consumer, request: Request) -> None:
         source = consumer.capture()
-        mark = f"{request.target} {source.end.snapshot_id if source.end else 0}"
-        order = Order("", request, (source,), mark, {}, f"attempt_{uuid4().hex[:8]}")
+        mark = Mark(request.target, f"snapshot {source.end.snapshot_id if source.end else 0}")
+        order = Order(config="", request=request, sources=(source,), mark=mark, branch=f"attempt_{uuid4().hex[:8]}")
         execution.run(self.pipeline.spark, self._lake, order, self.said.append)
         consumer.commit(source)
 

@@ -186,6 +186,8 @@ class Fence:
                 target.published = self._fencing.known.get(table.name)
             if target.published is None:
                 self._make_branch(target, table)
+            if self._fencing.stale_branches:
+                self._drop(target.name, self._fencing.stale_branches)
         self._targets[uuid] = target
         return target
 
@@ -202,8 +204,6 @@ class Fence:
             # On a table without a snapshot that makes an empty one, on the branch only (Iceberg 1.12).
             target.root = self._lake.table(table.name).metadata.refs[branch].snapshot_id
         fault("spark.branched")
-        if self._fencing.stale_branches:
-            self._drop(target.name, self._fencing.stale_branches)
 
     def _admit_creation(self, name: str) -> bool:
         """CREATE TABLE AS: no branch can hold it. A table that this work has made already is not made again."""
