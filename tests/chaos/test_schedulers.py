@@ -105,7 +105,7 @@ def test_two_schedulers_killed_and_paused_at_random_start_every_fire_once(
     chance = random.Random(seed)
     project.push(EVERY % "2026-01-01T00:00:00Z")
     living: list[BaseProcess] = []
-    until = time.monotonic() + 10
+    until = time.monotonic() + 7
     while time.monotonic() < until:
         while len(living) < 2:
             living.append(start(project, ahead=chance.choice((0.0, -0.7, 0.4))))
