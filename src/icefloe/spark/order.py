@@ -34,6 +34,8 @@ class Order:
     conf: Mapping[str, str] = field(default_factory=dict)
     remote: str | None = None
     direct: bool = False
+    ref: str = "main"
+    """The branch of the targets that batches are published to."""
     targets: tuple[str, ...] = ()
     args: tuple[Any, ...] = ()
     captures: tuple[Mapping[str, Any], ...] = ()
@@ -47,7 +49,7 @@ class Order:
 
     def fencing(self, round_number: int = 1) -> Fencing:
         branch = self.branch if round_number == 1 else f"{self.branch}_r{round_number}"
-        return Fencing(self.mark, branch, self.direct, self.known, self.stale_branches)
+        return Fencing(self.mark, branch, self.direct, self.ref, self.known, self.stale_branches)
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "mark": self.mark.to_json()})

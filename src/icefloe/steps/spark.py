@@ -128,6 +128,12 @@ def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
             where=where,
             hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
         )
+    if settings.target_branch is not None and (settings.publish == "direct" or settings.write is not None):
+        raise NotBuiltError(
+            "spark.target_branch goes with SQL and PySpark that is published by branch",
+            where=where,
+            hint="leave out publish: direct and write:, or target_branch",
+        )
     for name, usual in (("submit", "connect"), ("shadow", "off"), ("master", None)):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
@@ -157,6 +163,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         conf={key: _conf_value(value) for key, value in settings.conf.items()},
         remote=settings.remote,
         direct=settings.publish == "direct",
+        ref=settings.target_branch or "main",
         targets=tuple(settings.targets),
         args=tuple(settings.args),
         captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),
