@@ -314,6 +314,15 @@ def test_the_two_engines_spell_a_file_s_place_differently(t: Tables) -> None:
 # -- pins (lake/pins.py) ---------------------------------------------------------------------------------------------------
 
 
+def test_a_filter_by_a_day_before_the_calendar_s_reform_loses_rows_of_orc_files(t: Tables) -> None:
+    """So predicates compare with no such day (lake/predicates.py). When this fails they may."""
+    name = t.make(write_format_default="orc")
+    t(f"ALTER TABLE {name} ADD COLUMN day DATE")
+    t(f"INSERT INTO {name} VALUES (1, 'a', DATE'0001-01-01')")
+    assert len(t(f"SELECT * FROM {name} WHERE id = 1")) == 1
+    assert t(f"SELECT * FROM {name} WHERE day <= DATE'0001-01-01'") == []
+
+
 def test_a_branch_is_read_with_the_current_schema_and_a_tag_with_its_own(t: Tables) -> None:
     name = t.make()
     t(f"INSERT INTO {name} VALUES (1, 'a')")

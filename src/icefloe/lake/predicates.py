@@ -24,6 +24,7 @@ MOST_PARTITIONS = 1000
 
 _SURE, _NEVER = "TRUE", "FALSE"
 _EXACT = Context(prec=60)
+_REFORM = date(1582, 10, 15)
 
 
 def quote(path: Sequence[str]) -> str:
@@ -102,7 +103,7 @@ def _one_range(field: Field, found: Range) -> str:
         return _any_of(exceptions) if exceptions else _NEVER
     bounds = []
     for value, known, sign in ((found.min, found.min_known, ">="), (found.max, found.max_known, "<=")):
-        text = literal(value, field.type) if known and value is not None else None
+        text = literal(value, field.type) if known and value is not None and not _before_gregory(value) else None
         if text is not None:
             bounds.append(f"{name} {sign} {text}")
     if not bounds:
@@ -194,7 +195,7 @@ def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -
     name = quote(source.path)
     present = list({repr(value): value for value in values if value is not None}.values())
     parts = []
-    if any(_beyond_calendar(field, value, source) for value in present):
+    if any(_beyond_calendar(field, value, source) or _before_gregory(value) for value in present):
         return _SURE
     if field.transform == "identity":
         parts += _identities(name, present, source)
@@ -208,6 +209,8 @@ def _one_field(field: PartitionField, values: Sequence[Value], schema: Schema) -
             return _SURE
         if len(intervals) > MOST_PARTITIONS:
             intervals = [(intervals[0][0], intervals[-1][1])]
+        if any(_before_gregory(low) for low, _ in intervals):
+            return _SURE
         for low, high in intervals:
             lower, upper = literal(low, source.type), literal(high, source.type)
             if lower is None or upper is None:
@@ -259,6 +262,12 @@ def _within(low: int, width: int, least: int, most: int) -> tuple[int, int]:
     if low < least or low + width > most:
         raise OverflowError(f"{low} to {low + width} is beyond the type")
     return low, low + width
+
+
+def _before_gregory(value: Value) -> bool:
+    """Days before the calendar's reform: over ORC files Iceberg 1.12 pushes them down by the Julian calendar, and rows are lost."""
+    day = value.date() if isinstance(value, datetime) else value
+    return isinstance(day, date) and day < _REFORM
 
 
 def _beyond_calendar(field: PartitionField, value: Value, source: Field) -> bool:

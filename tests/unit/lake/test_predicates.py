@@ -180,6 +180,9 @@ def test_a_partition_beyond_the_calendar_lets_every_row_through() -> None:
         ("date", "identity", 2932897),
         ("timestamp", "day", 2**31 - 1),
         ("date", "year", 8030),
+        ("date", "identity", -141_428),  # the day before the calendar's reform
+        ("date", "month", -23_628),
+        ("timestamp", "hour", -17_000_000),
     ):
         schema = Schema(0, {1: Field(1, ("c",), kind)})
         spec = PartitionSpec(0, (PartitionField(1000, "p", 1, transform),))
