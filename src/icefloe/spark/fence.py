@@ -163,6 +163,8 @@ class Fence:
         if write.effect is Effect.TABLE:
             self._session.conf.set(PROPERTY + MARK, self._fencing.mark.text)
             self._session.conf.unset(PROPERTY + CREATED)
+            if not self._fencing.direct:
+                self._session.conf.set(WAP_BRANCH, self._fencing.branch)
             if write.target is not None:
                 self._by_name.pop(write.target, None)
 
@@ -216,6 +218,8 @@ class Fence:
                 self._tell(f"{table.name}: this batch has made it already, it is not made again")
                 return False
         self._alone()
+        if not self._fencing.direct:
+            self._session.conf.unset(WAP_BRANCH)  # a table that is being made has no main for the branch to leave
         self._session.conf.unset(PROPERTY + MARK)
         self._session.conf.set(PROPERTY + CREATED, self._fencing.mark.text)
         return True
