@@ -94,11 +94,11 @@ class Story:
             ),
         ):
             self.lake.tables.catalog.create_table(f"{self.namespace}.{table}", schema=schema)
-        with Client(self.config) as client:
-            for name, text in (("daily", DAILY), ("totals", TOTALS)):
-                file = folder / f"{name}.yaml"
-                file.write_text(text.format(ns=self.namespace))
-                push_files(client, [file])
+        self.client = Client(self.config)
+        for name, text in (("daily", DAILY), ("totals", TOTALS)):
+            file = folder / f"{name}.yaml"
+            file.write_text(text.format(ns=self.namespace))
+            push_files(self.client, [file])
 
     def write(self) -> None:
         """One commit: events of today, some of days gone by, and some that the first stage leaves out."""
@@ -132,13 +132,13 @@ class Story:
         return sorted((row["account"], row["day"], row["seconds"], row["views"]) for row in rows)
 
     def runs(self, stage: str) -> list[RunView]:
-        with Client(self.config) as client:
-            return client.runs.listing(f"{self.namespace}.{stage}", most=10_000)
+        return self.client.runs.listing(f"{self.namespace}.{stage}", most=10_000)
 
-    def deactivate(self) -> None:
-        with Client(self.config) as client:
-            for stage in ("daily", "totals"):
-                client.workflows.set_active(f"{self.namespace}.{stage}", False)
+    def close(self) -> None:
+        """Nothing starts these workflows any more, whoever serves the project next."""
+        for stage in ("daily", "totals"):
+            self.client.workflows.set_active(f"{self.namespace}.{stage}", False)
+        self.client.close()
 
     def at_rest(self) -> bool:
         return all(run.ended for stage in ("daily", "totals") for run in self.runs(stage))
@@ -199,7 +199,7 @@ def test_two_stages_follow_a_writer_through_kills_to_the_right_end(project: Proj
         tell(story, commits=6, kills=1, kill_spark=False)
         check(story)
     finally:
-        story.deactivate()
+        story.close()
 
 
 @pytest.mark.long
@@ -211,4 +211,4 @@ def test_the_long_story_with_the_spark_server_killed_too(project: Project, tmp_p
         tell(story, commits=60, kills=10, kill_spark=True)
         check(story)
     finally:
-        story.deactivate()
+        story.close()

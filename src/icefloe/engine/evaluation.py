@@ -20,6 +20,7 @@ from icefloe.workflow.model import (
     DEFAULT_TIMEOUT_SECONDS,
     ForeachStep,
     Param,
+    SignalDependency,
     Step,
     SubworkflowStep,
     TypedStep,
@@ -83,7 +84,8 @@ def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> d
 
 class Evaluation:
     """``images`` finds other runs of the tree as they are in the present transaction; ``read_file`` reads by digest;
-    ``iterations`` gives the ids of the runs that a foreach step of a run has started, in order."""
+    ``iterations`` gives the ids of the runs that a foreach step of a run has started, in order; ``signal`` the parameters of
+    the signal that satisfies a step's dependency."""
 
     def __init__(
         self,
@@ -91,11 +93,13 @@ class Evaluation:
         image: Image,
         read_file: Callable[[str], bytes | None] | None = None,
         iterations: Callable[[str, str], list[str]] | None = None,
+        signal: Callable[[SignalDependency, Scope], Mapping[str, Any] | None] | None = None,
     ) -> None:
         self._images = images
         self._image = image
         self._read_file = read_file
         self._iterations = iterations
+        self._signal = signal
 
     def holds(self, condition: str, run: RunState) -> bool:
         """Whether a transition's condition holds, with the run in the state given."""
@@ -105,6 +109,9 @@ class Evaluation:
         scope = self.scope(self._image.state)
         own: dict[str, Value] = {"step_id": step.id, "step_attempt_id": self._image.state.steps[step.id].attempt}
         scope = replace(scope, params={**scope.params, **own})
+        if self._signal is not None and step.signal_dependencies:
+            found = {one.name: self._signal(one, scope) or {} for one in step.signal_dependencies}
+            scope = replace(scope, signal_dependencies=_signals(found))
         params = resolve_params(step.params, scope)
         inner = replace(scope, params={**scope.params, **{name: item.value for name, item in params.items()}})
         inner = replace(inner, this_step={name: item.value for name, item in params.items()})

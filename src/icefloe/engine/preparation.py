@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from icefloe.config import Config
+from icefloe.engine import signals
 from icefloe.engine.attempts import Attempt, InlineLog, attempt_folder
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
@@ -18,7 +20,8 @@ from icefloe.store import definitions as stored
 from icefloe.store import runs
 from icefloe.store.database import Database
 from icefloe.workflow.interpolation import reveal
-from icefloe.workflow.model import TypedStep
+from icefloe.workflow.model import SignalDependency, TypedStep
+from icefloe.workflow.scope import Scope
 from icefloe.workflow.values import TypedValue
 
 
@@ -78,7 +81,11 @@ class Preparation:
             with self._database.read() as connection:
                 return [one.id for one in runs.children(connection, run_id, step_id)]
 
-        return Evaluation(around, image, file, iterations)
+        def signal(dependency: SignalDependency, scope: Scope) -> Mapping[str, Any] | None:
+            with self._database.read() as connection:
+                return signals.satisfying(connection, dependency, scope)
+
+        return Evaluation(around, image, file, iterations, signal)
 
     def _read_file(self, files: Mapping[str, str], name: str) -> bytes:
         with self._database.read() as connection:

@@ -6,7 +6,8 @@ steps that wait are looked at whenever something has changed; one goes on when e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy.engine import Connection
 
@@ -15,8 +16,9 @@ from icefloe.engine.images import Image
 from icefloe.errors import IcefloeError
 from icefloe.store import signals
 from icefloe.workflow import matching
-from icefloe.workflow.model import Step
+from icefloe.workflow.model import SignalDependency, Step
 from icefloe.workflow.resolution import resolve_params
+from icefloe.workflow.scope import Scope
 from icefloe.workflow.values import plain
 
 _LOOK_BACK = 1000
@@ -46,16 +48,20 @@ def publish(
     return troubles
 
 
+def satisfying(connection: Connection, dependency: SignalDependency, scope: Scope) -> Mapping[str, Any] | None:
+    """The parameters of the newest signal that satisfies a dependency."""
+    conditions = matching.wanted(dependency.match, scope)
+    known = signals.newest(connection, dependency.name, _LOOK_BACK)
+    return next((one.params for one in known if matching.satisfies(one.params, conditions)), None)
+
+
 def arrived(
     connection: Connection, image: Image, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
 ) -> bool:
     """Whether everything that a step waits for is there."""
     scope = evaluation.scope(image.state)
-    for dependency in step.signal_dependencies:
-        conditions = matching.wanted(dependency.match, scope)
-        known = signals.newest(connection, dependency.name, _LOOK_BACK)
-        if not any(matching.satisfies(one.params, conditions) for one in known):
-            return False
+    if any(satisfying(connection, dependency, scope) is None for dependency in step.signal_dependencies):
+        return False
     for watermark in step.watermark_dependencies:
         reached = matching.moment(plain(resolve_params([watermark.reached], scope)["reached"].value))
         held = signals.watermark(connection, canonical(watermark.table))

@@ -33,6 +33,7 @@ from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
 from icefloe.triggers import judging, standings
 from icefloe.triggers.alerting import Alerting
+from icefloe.triggers.circles import Definition, targets_of
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.firing import Claim, Occasion, Starter
 from icefloe.triggers.judging import Judgement
@@ -62,6 +63,7 @@ class _Entry:
     standing: Standing | None = None
     stale: bool = True
     due: float = 0.0
+    targets: frozenset[str] | None = None
     judgements: dict[str, Judgement] = field(default_factory=dict)
 
 
@@ -210,7 +212,8 @@ class Scheduler:
             consumers = triggers.consumer_versions(connection)
             records = {record.id: record for record in definitions.listing(connection) if record.latest_version}
             if moved:
-                self.tables.nudge()  # runs have done something: their targets may have moved
+                # Runs have done something: their targets may have moved.
+                self.tables.nudge(self._evident_targets(moved) if self.tables.costly else None)
             self._last_event = last
             called = self._called(connection)
             changed = {name for name, version in consumers.items() if self._consumers.get(name) != version}
@@ -233,6 +236,16 @@ class Scheduler:
                 if entry.stale:
                     entry.standing = standings.read(connection, record, entry.plan)
 
+    def _evident_targets(self, workflow_ids: Iterable[str]) -> set[str]:
+        """What these workflows write, as far as their definitions tell."""
+        found: set[str] = set()
+        for workflow_id in workflow_ids:
+            entry = self._entries.get(workflow_id)
+            if entry is not None and entry.targets is None:
+                entry.targets = frozenset(targets_of(Definition(entry.plan.workflow), self._catalog))
+            found.update(entry.targets or () if entry else ())
+        return found
+
     def _called(self, connection: Connection) -> bool:
         """Whether there are new signals or watermarks."""
         last, held = signals.last(connection), signals.all_watermarks(connection)
@@ -245,7 +258,7 @@ class Scheduler:
         known = {held.source: held.valid_through for held in self._watermarks}
         tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
         for table in sorted(tables):
-            text = self.tables.property(table, VALID_THROUGH)
+            text = self.tables.table_property(table, VALID_THROUGH)
             if text is None:
                 continue
             try:

@@ -87,12 +87,18 @@ class TableWatch:
         found = self._answers.get(question)
         return None if found is None else found.unseen
 
-    def property(self, table: str, name: str) -> str | None:
+    def table_property(self, table: str, name: str) -> str | None:
         """A table's property, as of the last look."""
         for question, found in list(self._answers.items()):
             if question.table == table:
                 return found.properties.get(name)
         return None
+
+    @property
+    def costly(self) -> bool:
+        """Whether a look at all tables is to be left to the tick: there are many, and each has to be asked for."""
+        asked_for_each = self._polling is not None and not self._polling.at_once
+        return asked_for_each and len({question.table for question in self._questions}) > _FEW
 
     def nudge(self, tables: Iterable[str] | None = None) -> None:
         """Look before the tick: at these tables, or at all (None)."""
@@ -142,7 +148,6 @@ class TableWatch:
             moved = self._look(questions, only)
         except IcefloeError as error:
             self.trouble = f"{error.code}: {error}"
-            self._polling = None if self._lake is None else self._polling
             self._on_news()
             return False
         recovered, self.trouble = self.trouble is not None, None

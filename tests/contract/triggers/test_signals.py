@@ -123,7 +123,12 @@ Workflow:
         type: NoOp
         signal_dependencies: [{name: ready, match_params: {day: "${DAY}"}}]
         watermark_dependencies: [{table: db.events, reached: "${DAY}"}]
-    - job: {id: after, type: NoOp}
+    - job:
+        id: after
+        type: Shell
+        signal_dependencies: [{name: ready, match_params: {day: "${DAY}"}}]
+        '!ROWS': "params.getFromSignalDependency('ready', 'rows')"
+        shell: {script: "echo ${ROWS} > rows.txt"}
   dag: sequential
 """
 
@@ -135,13 +140,14 @@ def test_a_step_waits_until_its_signals_and_watermarks_have_come(stage: Stage) -
     run = stage.project.start("waiter")
     with stage.project.worker():
         wait_until(lambda: stage.project.statuses(run)["hold"] == "WAITING_FOR_SIGNALS")
-        publish.signal("ready", {"day": "20260301"})
+        publish.signal("ready", {"day": "20260301", "rows": 17})
         publish.set_watermark("db.events", "2026-02-28T23:59:59Z")
         wait_until(stage.project.client.workers)
         assert stage.project.statuses(run)["hold"] == "WAITING_FOR_SIGNALS"
         publish.set_watermark("lake.db.events", "20260301")
         wait_until(lambda: stage.project.show(run).ended)
     assert stage.project.show(run).status == "SUCCEEDED"
+    assert (stage.project.root / "rows.txt").read_text().strip() == "17", "the step sees what it waited for"
 
 
 def test_a_steps_signals_are_published_with_its_success_and_not_with_its_failure(stage: Stage) -> None:
