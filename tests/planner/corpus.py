@@ -59,6 +59,11 @@ CORPUS: tuple[Case, ...] = (
         "id",
     ),
     _case(
+        "left join that shows the optional side's key",
+        "append",
+        """SELECT e.id, a.account_id AS known, a.plan FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id""",
+    ),
+    _case(
         "semi join by IN",
         "append",
         """SELECT id, account_id, event_day FROM {n}.events
@@ -245,6 +250,13 @@ CORPUS: tuple[Case, ...] = (
         """SELECT e.account_id, count(a.plan) AS known, count(*) AS n
            FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id GROUP BY e.account_id""",
         "account_id",
+    ),
+    _case(
+        "left join, grouped by the optional side",
+        "full",
+        """SELECT a.account_id AS known, count(*) AS n
+           FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id GROUP BY a.account_id""",
+        "known",
     ),
     _case(
         "dimension first, facts optional",
