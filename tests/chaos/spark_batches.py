@@ -367,7 +367,7 @@ def main() -> int:
                     other = chance.choice((None, arena.stranger_appends, arena.stranger_compacts))
                     words = f"{kind}: {'+'.join(victims)} after {moment:.2f} s, {other.__name__ if other else 'alone'}"
                     _told(tally, words, partial(arena.disturbed, moment, victims, other))
-                    if not server.status(config).running:
+                    if "server" in victims:
                         with suppress(Exception):
                             spark.stop()
                         arena.spark = spark = connect(config)

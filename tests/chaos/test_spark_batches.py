@@ -17,25 +17,28 @@ from tests.chaos.test_fault_points import names_in_source
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
-KILLED = ("spark.before_publish", "spark.after_publish", "capture.after_pin", "commit.after_transaction")
+KILLED = {
+    "sqlite": ("spark.before_publish",),
+    "postgresql": ("spark.after_publish", "commit.after_transaction"),
+}
 
 
 def test_every_point_of_a_batch_has_a_place_in_the_matrix() -> None:
     named = {name for name in names_in_source() if name.split(".")[0] in ("spark", "capture", "commit")}
     assert named == {*STEP_POINTS, *WORKER_POINTS} - {"worker.process_ended", "worker.before_result"}
-    assert {*LATE_POINTS, *KILLED} <= named
+    assert {*LATE_POINTS, *(point for points in KILLED.values() for point in points)} <= named
 
 
 def test_kills_and_a_late_attempt_leave_every_row_once(
     project_config: Config, spark: SparkSession, state_url: str, tmp_path: Path
 ) -> None:
-    on_sqlite = state_url.startswith("sqlite")
+    database = "sqlite" if state_url.startswith("sqlite") else "postgresql"
     arena = Arena.make(project_config, spark, state_url)
     try:
         with Reader(arena).reading():
-            for point in KILLED[::2] if on_sqlite else KILLED[1::2]:
+            for point in KILLED[database]:
                 arena.killed_at(point, tmp_path)
-            if on_sqlite:
+            if database == "sqlite":
                 arena.woken_at("spark.branched", tmp_path)
     finally:
         arena.close()

@@ -307,6 +307,8 @@ def test_a_dead_clients_statement_is_ended_and_its_session_refuses_whoever_still
         predecessors.end(session.address(dead), [identity], said.append) if _running(dead) else thread.join(0.2)
         deadline -= 1
     assert said == ["ended 1 statement(s) that an earlier attempt had left running"]
+    predecessors.end(session.address(dead), [identity], said.append)
+    assert len(said) == 1, "a session that is gone already is proven gone"
     thread.join(30)
     assert not thread.is_alive() and caught
     assert sql("SELECT count(*) FROM DB.t") == [(0,)]

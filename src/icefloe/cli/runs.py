@@ -38,13 +38,17 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    workflow: Annotated[str, typer.Argument(help="The workflow's id; with --dry-run a definition's file.")],
+    workflow: Annotated[str, typer.Argument(help="The workflow's id; with --dry-run or --env a definition's file.")],
     params: ParamsArgument = None,
     wait: WaitOption = False,
     version: Annotated[int | None, typer.Option(help="A version other than the latest.")] = None,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Show what a file's workflow would capture and run; do nothing.")
     ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", help="Run a file's workflow beside production: own consumers, targets on this branch."),
+    ] = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Start a run. Exit code with --wait: 0 it succeeded, 1 it failed, 4 it was stopped."""
@@ -52,11 +56,14 @@ def run(
     if dry:
         _rehearse(file, params, output)
         return
-    if file.suffix in (".yaml", ".yml", ".py") and file.is_file():
-        raise UsageError(
-            f"{workflow} is a file", hint=f"icefloe push {workflow}, then run its workflow; or add --dry-run"
-        )
     with Client() as client:
+        if env is not None:
+            workflow = _push_for(client, file, env)
+        elif file.suffix in (".yaml", ".yml", ".py") and file.is_file():
+            raise UsageError(
+                f"{workflow} is a file",
+                hint=f"icefloe push {workflow}, then run its workflow; or add --dry-run, or --env dev",
+            )
         started = client.runs.start(workflow, texts=_texts(params), version=version)
         if output is Output.text:
             console.print(started.run_id)
@@ -73,6 +80,15 @@ def run(
         if output is Output.json:
             print_json({**started.to_dict(), "status": view.status})
     raise typer.Exit(EXIT_CODES[view.status])
+
+
+def _push_for(client: Client, file: Path, env: str) -> str:
+    from icefloe.service.environments import push_for
+
+    pushed = push_for(client, file, env)
+    note(f"{pushed.workflow_id}: consumers of its own; Spark steps publish to the branch {env} of their targets")
+    note(f"  look with: SELECT * FROM table.branch_{env}")
+    return pushed.workflow_id
 
 
 def _rehearse(file: Path, params: list[str] | None, output: Output) -> None:

@@ -25,6 +25,7 @@ from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
     from icefloe.service.consumers import Consumers
+    from icefloe.service.previews import Consumer
     from icefloe.service.triggers import Triggers
 
 
@@ -68,6 +69,13 @@ class Client:
         from icefloe.service.consumers import Consumers
 
         return Consumers(self.database, Lake.open(self.config), self.conductor)
+
+    def consumer(self, name: str) -> Consumer:
+        """One consumer, to look at what it has not seen: ``client.consumer("flow/capture").preview(spark)``."""
+        from icefloe.lake import Lake
+        from icefloe.service.previews import Consumer
+
+        return Consumer(name, self.database, Lake.open(self.config), self.conductor)
 
     def workers(self) -> list[WorkerRecord]:
         """The workers that have not been found gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from shlex import quote
@@ -84,14 +84,7 @@ class Workflows:
     def _refuse_circles(self, connection: Connection, packed: Packed) -> None:
         """A workflow must not start itself through the tables it writes."""
         pushed = packed.version.workflow
-        others = [
-            self._cache.latest(connection, record.id)
-            for record in definitions.listing(connection)
-            if record.latest_version and record.id != pushed.id
-        ]
-        if not any(
-            isinstance(t, IncrementalTrigger) for w in (pushed, *(o.workflow for o in others)) for t in w.triggers
-        ):
+        if not any(isinstance(trigger, IncrementalTrigger) for trigger in pushed.triggers):
             return
         from icefloe.triggers import circles  # PyIceberg takes a second to import
 
@@ -102,15 +95,15 @@ class Workflows:
 
             return text
 
+        def others() -> Iterator[circles.Definition]:
+            for record in definitions.listing(connection):
+                if record.latest_version and record.id != pushed.id:
+                    one = self._cache.latest(connection, record.id)
+                    yield circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+
         mine = {file.key: file.digest for file in packed.version.files}
-        circles.refuse_circles(
-            circles.Definition(pushed, reader(mine, packed.contents.get)),
-            [
-                circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
-                for one in others
-            ],
-            catalog=self._catalog,
-        )
+        definition = circles.Definition(pushed, reader(mine, packed.contents.get))
+        circles.refuse_circles(definition, others(), catalog=self._catalog)
 
     def listing(self) -> list[WorkflowView]:
         with self._database.read() as connection:

@@ -62,6 +62,8 @@ class Fencing:
     branch: str
     direct: bool = False
     """``publish: direct``: no branch."""
+    ref: str = "main"
+    """Where a batch is published: main, or a branch that main's readers do not see. A missing one is made off main."""
     known: Mapping[str, int] = field(default_factory=dict)
     """What the state database says is published, by target. Marks go when snapshots expire."""
     stale_branches: tuple[str, ...] = ()
@@ -173,7 +175,7 @@ class Fence:
         uuid = table.metadata.uuid
         if uuid in self._targets:
             return self._targets[uuid]
-        base = history.head(table.metadata, "main", table=table.name)
+        base = self._head(table)
         past = history.ancestors(table.metadata, base) if base is not None else ()
         full = f"{self._lake.tables.name}.{format_identifier(table.identifier)}"
         target = _Target(table.name, full, uuid, base, direct=self._fencing.direct)
@@ -186,6 +188,8 @@ class Fence:
                 target.published = self._fencing.known.get(table.name)
             if target.published is None:
                 self._make_branch(target, table)
+            if self._fencing.stale_branches:
+                self._drop(target.name, self._fencing.stale_branches)
         self._targets[uuid] = target
         return target
 
@@ -202,8 +206,6 @@ class Fence:
             # On a table without a snapshot that makes an empty one, on the branch only (Iceberg 1.12).
             target.root = self._lake.table(table.name).metadata.refs[branch].snapshot_id
         fault("spark.branched")
-        if self._fencing.stale_branches:
-            self._drop(target.name, self._fencing.stale_branches)
 
     def _admit_creation(self, name: str) -> bool:
         """CREATE TABLE AS: no branch can hold it. A table that this work has made already is not made again."""
@@ -296,17 +298,17 @@ class Fence:
 
     def _forward(self, target: _Target, tip: int) -> int:
         table = self._lake.table(target.name)
-        main = history.head(table.metadata, "main", table=target.name)
+        main = self._head(table)
         if main != target.base:
             return self._published_elsewhere(target, table, "another writer committed while this batch was computed")
         self._own(target, table, tip)
         name = format_identifier(table.identifier).replace("'", "\\'")
-        call = f"CALL {self._lake.tables.name}.system.fast_forward('{name}', 'main', '{self._fencing.branch}')"
+        call = f"CALL {self._lake.tables.name}.system.fast_forward('{name}', '{self._fencing.ref}', '{self._fencing.branch}')"
         try:
             self._session.sql(call).collect()
         except Exception as error:
             table = self._lake.table(target.name)
-            main = history.head(table.metadata, "main", table=target.name)
+            main = self._head(table)
             if main == target.base:
                 raise  # it is not about another writer
             if main != tip:
@@ -315,7 +317,7 @@ class Fence:
         return tip
 
     def _published_elsewhere(self, target: _Target, table: LoadedTable, why: str) -> int:
-        head = history.head(table.metadata, "main", table=target.name)
+        head = self._head(table)
         past = history.ancestors(table.metadata, head) if head is not None else ()
         found = self._published(past, target.name)
         if found is None:
@@ -360,9 +362,14 @@ class Fence:
         except TableNotFoundError:
             return None
 
+    def _head(self, table: LoadedTable) -> int | None:
+        """Where the next batch goes on from."""
+        ref = self._fencing.ref if self._fencing.ref in table.metadata.refs else "main"
+        return history.head(table.metadata, ref, table=table.name)
+
     def _past(self, name: str) -> list[Snapshot]:
         table = self._lake.table(name)
-        head = history.head(table.metadata, "main", table=name)
+        head = self._head(table)
         return list(history.ancestors(table.metadata, head)) if head is not None else []
 
     def _published(self, past: Iterable[Snapshot], table: str, statement: int | None = None) -> int | None:

@@ -35,6 +35,8 @@ class Order:
     remote: str | None = None
     master: str | None = None
     direct: bool = False
+    ref: str = "main"
+    """The branch of the targets that batches are published to."""
     targets: tuple[str, ...] = ()
     args: tuple[Any, ...] = ()
     captures: tuple[Mapping[str, Any], ...] = ()
@@ -48,7 +50,7 @@ class Order:
 
     def fencing(self, round_number: int = 1) -> Fencing:
         branch = branch_of_round(self.branch, round_number)
-        return Fencing(self.mark, branch, self.direct, self.known, self.stale_branches)
+        return Fencing(self.mark, branch, self.direct, self.ref, self.known, self.stale_branches)
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "mark": self.mark.to_json()})

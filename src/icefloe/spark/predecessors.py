@@ -31,6 +31,8 @@ def end(url: str, session_ids: Sequence[str], log: Callable[[str], None], *, wit
         except IcefloeError:
             raise
         except Exception as error:
+            if "SESSION_CLOSED" in str(error):
+                continue  # it was released before: by itself, when its attempt ended, or by whoever came first
             raise unknown(f"the Spark session of an earlier attempt cannot be ended: {_first_line(error)}") from error
         if stopped:
             log(f"ended {stopped} statement(s) that an earlier attempt had left running")

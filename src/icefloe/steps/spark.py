@@ -141,6 +141,12 @@ def _planned(context: StepContext, settings: SparkSettings) -> Launch:
 
 
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
+    if settings.target_branch is not None and (settings.publish == "direct" or settings.write is not None):
+        raise NotBuiltError(
+            "spark.target_branch goes with SQL and PySpark that is published by branch",
+            where=where,
+            hint="leave out publish: direct and write:, or target_branch",
+        )
     for name, usual in (("shadow", "off"), ("on_logic_change", "ask")):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
@@ -193,6 +199,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         remote=settings.remote,
         master=settings.master,
         direct=settings.publish == "direct",
+        ref=settings.target_branch or "main",
         targets=tuple(settings.targets),
         args=tuple(settings.args),
         captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),

@@ -36,10 +36,10 @@ class Definition:
 
 def refuse_circles(pushed: Definition, others: Iterable[Definition], *, catalog: str) -> None:
     """Raises :class:`CircleError` if pushing this closes a circle in which no trigger has ``allow_cycle``."""
+    if not _watchers([pushed], catalog) or not targets_of(pushed, catalog):
+        return  # nothing starts it by a table, or nobody is started by it: the others need not be read
     known = {one.workflow.id: one for one in others} | {pushed.workflow.id: pushed}
     watchers = _watchers(known.values(), catalog)
-    if not watchers:
-        return
     start = pushed.workflow.id
     seen: set[str] = set()
     stack: list[tuple[str, tuple[str, ...]]] = [(start, (start,))]

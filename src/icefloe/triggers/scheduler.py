@@ -48,6 +48,7 @@ from icefloe.workflow.model import Workflow
 LOG = logging.getLogger("icefloe.scheduler")
 HINT_SECONDS = 0.1
 SHOW_SECONDS = 5.0
+ARMED_AT_ONCE = 100
 VALID_THROUGH = "icefloe.valid-through"
 _SIGNALS = {"signal", "watermark"}
 
@@ -164,6 +165,7 @@ class Scheduler:
         """Bring everything up to date and start what is due. Returns how long nothing is expected to happen, in seconds."""
         self._show_up()
         self._refresh()
+        self._arm()
         self._alerting.refresh()
         news, self._news = self._news, False
         now = self._clock.wall()
@@ -274,7 +276,6 @@ class Scheduler:
         standing = entry.standing
         if standing is None:
             return
-        standing = self._with_rows(entry, standing)
         again = self._alerting.look(standing, self.tables.answer, now)
         if again is not None:
             entry.due = min(entry.due, again)
@@ -301,27 +302,36 @@ class Scheduler:
                 entry.stale, entry.due = True, now
                 break
 
-    def _with_rows(self, entry: _Entry, standing: Standing) -> Standing:
-        """Every trigger has a row, and none that is gone from the definition keeps one."""
-        wanted = {armed.name: armed for armed in entry.plan.triggers}
-        if wanted.keys() == standing.rows.keys() or not entry.record.active:
-            return standing
-        with self._database.write() as connection:
-            workflow = definitions.lock(connection, entry.record.id)
-            if workflow is not None and workflow.latest_version == entry.plan.version:
-                triggers.remove(connection, entry.record.id, standing.rows.keys() - wanted.keys())
-                for armed in wanted.values():
-                    if armed.name not in standing.rows:
-                        since = self._since(workflow)
-                        state = judging.first_state(connection, armed, since)
-                        triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
-            standing = standings.read(connection, entry.record, entry.plan)
-        entry.standing = standing
-        return standing
+    def _arm(self) -> None:
+        """Every trigger gets a row, and none that is gone from the definition keeps one; many workflows per transaction."""
+        todo = sorted(
+            entry.record.id
+            for entry in self._entries.values()
+            if entry.standing is not None
+            and entry.record.active
+            and {armed.name for armed in entry.plan.triggers} != entry.standing.rows.keys()
+        )
+        for start in range(0, len(todo), ARMED_AT_ONCE):
+            # In the order of their ids, so that two schedulers do not wait for each other.
+            with self._database.write() as connection:
+                for workflow_id in todo[start : start + ARMED_AT_ONCE]:
+                    self._arm_one(connection, self._entries[workflow_id])
 
-    def _since(self, workflow: WorkflowRecord) -> float:
-        """A trigger counts from its push, not from when the first scheduler saw it."""
-        return workflow.updated_at
+    def _arm_one(self, connection: Connection, entry: _Entry) -> None:
+        assert entry.standing is not None
+        wanted = {armed.name: armed for armed in entry.plan.triggers}
+        rows = entry.standing.rows
+        workflow = definitions.lock(connection, entry.record.id)
+        if workflow is None or workflow.latest_version != entry.plan.version or not workflow.active:
+            return
+        triggers.remove(connection, workflow.id, rows.keys() - wanted.keys())
+        for armed in wanted.values():
+            if armed.name not in rows:
+                # A trigger counts from its push, not from when the first scheduler saw it.
+                since = workflow.updated_at
+                state = judging.first_state(connection, armed, since)
+                triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
+        entry.standing = standings.read(connection, entry.record, entry.plan)
 
     def _fire(self, entry: _Entry, standing: Standing, armed: Armed, judgement: Judgement, now: float) -> None:
         row = standing.rows[armed.name]

@@ -19,6 +19,7 @@ class NamedConsumer:
 
     name: str
     step_path: tuple[str, ...]
+    operations: tuple[str, ...] = ("append",)
 
     @property
     def is_pattern(self) -> bool:
@@ -34,7 +35,16 @@ class NamedConsumer:
 def consumers_of(workflow: Workflow) -> tuple[NamedConsumer, ...]:
     """In the order of the definition, those inside a foreach included."""
     return tuple(
-        NamedConsumer(str(step.settings.get("consumer") or consumer_name(workflow.id, path)), path)
+        NamedConsumer(
+            str(step.settings.get("consumer") or consumer_name(workflow.id, path)),
+            path,
+            _listed(step.settings.get("data_operations")) or ("append",),
+        )
         for path, step in walk(workflow)
         if isinstance(step, TypedStep) and step.type == "IpCapture"
     )
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    listed = value if isinstance(value, list | tuple) else () if value is None else (value,)
+    return tuple(str(item).lower() for item in listed)

@@ -114,6 +114,9 @@ class SparkSettings(Settings):
     master: Text | None = None
     remote: Text | None = Field(default=None, description="a Spark Connect address, sc://host:port")
     publish: Annotated[Literal["branch", "direct"], BeforeValidator(_lower)] = "branch"
+    target_branch: Text | None = Field(
+        default=None, description="publish to this branch of the targets, which main's readers do not see"
+    )
     targets: Texts = Field(default=[], description="tables that a PySpark script writes, protected before it starts")
     shadow: Annotated[Literal["off", "sample", "full"], BeforeValidator(_lower)] = "off"
     on_logic_change: Annotated[Literal["ask", "from_now_on", "rebuild"], BeforeValidator(_lower)] = "ask"

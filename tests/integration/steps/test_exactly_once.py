@@ -79,7 +79,7 @@ def test_a_state_database_from_an_old_backup_consumes_nothing_again(bench: Spark
     assert bench.rows("copy") == [(1,), (2,)]
     consumer, to = failed["hint"].rpartition("fast-forward ")[2].split(" --to ")
     (held,) = [one for one in bench.client.consumers.captures(consumer) if one.state == "built"]
-    bench.client.consumers.abandon(held.id, yes=True)
-    bench.client.consumers.fast_forward(consumer, int(to), yes=True)
+    bench.client.consumers.abandon(held.id, yes=True, why="restored from an old backup")
+    bench.client.consumers.fast_forward(consumer, int(to), yes=True, why="restored from an old backup")
     succeeded(bench.run(COPY))
     assert bench.rows("copy") == [(1,), (2,), (3,)], "what the hint said helps"

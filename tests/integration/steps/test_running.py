@@ -13,10 +13,10 @@ from tests.projects import wait_until
 def test_a_submitted_application_runs_the_classic_api_fenced_and_with_static_settings(bench: SparkBench) -> None:
     for name in ("a", "b", "c"):
         bench.sql(f"CREATE TABLE DB.{name} (id BIGINT)")
+        bench.sql(f"INSERT INTO DB.{name} VALUES (0)")
     bench.file(
         "classic.py",
         f"""
-        import os
         from pyspark.sql import SparkSession
         from icefloe import job
 
@@ -25,20 +25,20 @@ def test_a_submitted_application_runs_the_classic_api_fenced_and_with_static_set
         rows.writeTo("{bench.db}.a").append()
         spark.sql("INSERT INTO {bench.db}.b SELECT count(*) FROM {bench.db}.a")
         job.write(rows, "{bench.db}.c")
-        job.output(master=spark.sparkContext.master, codec=spark.conf.get("spark.io.compression.codec"))
-        if not os.path.exists("{bench.folder}/fixed"):
-            raise RuntimeError("not yet")
+        others_see = [
+            spark.sql(f"SELECT * FROM {bench.db}.{{name}} VERSION AS OF 'main'").count() for name in ("a", "b", "c")
+        ]
+        job.output(
+            others_see=others_see, master=spark.sparkContext.master, codec=spark.conf.get("spark.io.compression.codec")
+        )
         """,
     )
     settings = "script: classic.py\nsubmit: spark-submit\nmaster: local[2]\nconf: {spark.io.compression.codec: zstd}"
-    failed = cause(bench.step(settings))
-    assert (failed["code"], failed["message"]) == ("spark.script", "classic.py, line 13: RuntimeError: not yet")
-    assert bench.rows("a") == bench.rows("b") == bench.rows("c") == []
-    (bench.folder / "fixed").touch()
     run = succeeded(bench.step(settings))
-    assert (bench.rows("a"), bench.rows("b"), bench.rows("c")) == ([(1,), (2,)], [(2,)], [(1,), (2,)])
     outputs = run.steps[0].outputs
     assert (outputs["master"], outputs["codec"]) == ("local[2]", "zstd")
+    assert list(outputs["others_see"]) == [1, 1, 1], "nothing is visible before the script has ended"
+    assert (bench.rows("a"), bench.rows("b"), bench.rows("c")) == ([(0,), (1,), (2,)], [(0,), (3,)], [(0,), (1,), (2,)])
     assert bench.branches("a") == []
 
 
