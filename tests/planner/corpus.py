@@ -55,7 +55,9 @@ CORPUS: tuple[Case, ...] = (
     _case(
         "left join by key with late dimension rows",
         "merge",
-        """SELECT e.id, e.account_id, a.region FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id""",
+        """SELECT e.id, e.account_id, a.region FROM {n}.events e
+           LEFT JOIN (SELECT account_id, max(region) AS region FROM {n}.accounts GROUP BY account_id) a
+             ON e.account_id = a.account_id""",
         "id",
     ),
     _case(
