@@ -7,13 +7,27 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
-from icefloe.config import FILE_NAME
+from icefloe.config import FILE_NAME, Config
+from icefloe.errors import ConflictError, IcefloeError
 from icefloe.lake import Lake
+from icefloe.planner.errors import (
+    KeysMissingError,
+    KeysNotUniqueError,
+    NotASelectError,
+    TargetMismatchError,
+    UnsoundPatternError,
+)
+from icefloe.planner.inputs import Request
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
+from icefloe.spark.marks import Mark
+from icefloe.steps.writing import execution
+from icefloe.steps.writing.order import Order
+from tests.planner.world import World
 from tests.projects import Project as Runs
 from tests.spark_server import Project
 
@@ -124,30 +138,113 @@ def test_duplicate_keys_publish_nothing_and_name_the_row(bench: Bench) -> None:
     assert bench.rows() == []
 
 
+class Writes:
+    """Planned writes of one capture after the other, in this process: what the step's program does, without the engine."""
+
+    def __init__(self, project: Project, spark: SparkSession) -> None:
+        self.world = World.make(spark, project.config, 1, only_appends=True)
+        self.world.capture()
+        self.write(GROUPED, "account_id", "event_day")
+
+    def write(self, text: str, *keys: str, mark: str | None = None, **more: Any) -> list[str]:
+        said: list[str] = []
+        request = Request(text.format(n=self.world.namespace), f"{self.world.namespace}.target", keys, **more)
+        order = Order(
+            config="",
+            request=request,
+            sources=tuple(self.world.sources),
+            mark=Mark(mark or uuid4().hex, "run"),
+            branch=f"attempt_{uuid4().hex[:8]}",
+        )
+        execution.run(self.world.spark, self.world.lake, order, said.append)
+        return said
+
+    def next_batch(self) -> None:
+        self.world.commit()
+        self.world.late_events()
+        self.world.capture()
+
+    def state(self) -> tuple[list[tuple[Any, ...]], int, set[str]]:
+        metadata = self.world.lake.table(f"{self.world.namespace}.target").metadata
+        found = self.world.spark.sql(f"SELECT * FROM {self.world.namespace}.target").collect()
+        head = metadata.refs["main"].snapshot_id
+        return sorted((tuple(row) for row in found), key=str), head, set(metadata.refs)
+
+
+GROUPED = "SELECT account_id, event_day, count(*) AS n FROM {n}.events GROUP BY account_id, event_day"
+
+
+@pytest.fixture(scope="module")
+def writes(project_config: Config, spark: SparkSession) -> Writes:
+    return Writes(Project(project_config, ""), spark)
+
+
 @pytest.mark.parametrize(
-    ("select", "write", "code"),
+    ("text", "keys", "more", "error"),
     [
-        (SELECT, '{table: "${TARGET}", keys: [acount_id]}', "planner.keys-missing"),
-        (SELECT, '{table: "${TARGET}", pattern: append}', "planner.unsound-pattern"),
-        ("SELECT 1; SELECT 2", '{table: "${TARGET}"}', "planner.not-a-select"),
-        ("INSERT INTO {n}.playback_agg SELECT 1", '{table: "${TARGET}"}', "planner.not-a-select"),
-        ("SELECT account_id, view_min FROM {n}.playback_daily", '{table: "${TARGET}"}', "planner.target-mismatch"),
-        (
-            "SELECT account_id, country, event_day, 'x' AS views, 1L AS view_min FROM {n}.playback_daily",
-            '{table: "${TARGET}"}',
-            "planner.target-mismatch",
-        ),
+        (GROUPED, ("acount_id",), {}, KeysMissingError),
+        (GROUPED, (), {"pattern": "append"}, UnsoundPatternError),
+        ("SELECT 1; SELECT 2", (), {}, NotASelectError),
+        ("INSERT INTO {n}.target SELECT 1", (), {}, NotASelectError),
+        ("SELECT account_id, count(*) AS n FROM {n}.events GROUP BY 1", (), {}, TargetMismatchError),
+        ("SELECT account_id, event_day, 1 AS n, 2 AS m FROM {n}.events", (), {}, TargetMismatchError),
+        ("SELECT account_id, event_day, 'x' AS n FROM {n}.events", (), {}, TargetMismatchError),
+        ("SELECT account_id, event_day, 1L AS n, 2L AS n FROM {n}.events", (), {}, TargetMismatchError),
+        ("SELECT account_id, event_day, view_min AS n FROM {n}.events", ("account_id",), {}, KeysNotUniqueError),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_published(bench: Bench, select: str, write: str, code: str) -> None:
-    assert bench.runs.execute(bench.push()).status == "SUCCEEDED"
-    before, snapshots = bench.rows(), bench.snapshots()
-    bench.load("(1, 'NO', DATE'2026-03-01', 1)")
-    view = bench.runs.execute(bench.push(select=select, write=write))
-    assert view.status == "FAILED"
-    assert cause(view)["code"] == code
-    assert cause(view)["hint"]
-    assert (bench.rows(), bench.snapshots()) == (before, snapshots)
+def test_bad_input_is_refused_before_anything_is_published(
+    writes: Writes, text: str, keys: tuple[str, ...], more: dict[str, Any], error: type[IcefloeError]
+) -> None:
+    writes.next_batch()
+    before = writes.state()
+    with pytest.raises(error) as caught:
+        writes.write(text, *keys, **more)
+    assert caught.value.code.startswith("planner.")
+    assert writes.state() == before
+
+
+def test_a_batch_that_is_published_is_not_written_again(writes: Writes) -> None:
+    writes.next_batch()
+    writes.write(GROUPED, "account_id", "event_day", mark="the same work")
+    before = writes.state()
+    said = writes.write(GROUPED, "account_id", "event_day", mark="the same work")
+    assert "published already" in said[0]
+    assert writes.state() == before
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "INSERT INTO {n}.target VALUES (99, DATE'2026-01-01', 1)",
+        "ALTER TABLE {n}.target ADD PARTITION FIELD bucket(4, account_id)",
+    ],
+)
+def test_a_target_that_somebody_changes_meanwhile_is_planned_again_not_published_over(
+    project_config: Config, spark: SparkSession, meanwhile: str
+) -> None:
+    own = Writes(Project(project_config, ""), spark)
+    own.next_batch()
+    real = spark.sql
+
+    class Busy:
+        """A session in which somebody else is busy, too: just after the first statement has run."""
+
+        conf = spark.conf
+        done = False
+
+        def sql(self, text: str) -> Any:
+            if "fast_forward" not in text and text.startswith(("INSERT", "DELETE")) and not self.done:
+                self.done = True
+                real(meanwhile.format(n=own.world.namespace)).collect()
+            return real(text)
+
+    own.world.spark = Busy()
+    with pytest.raises(ConflictError) as caught:
+        own.write(GROUPED, "account_id", "event_day")
+    assert caught.value.retryable
+    own.world.spark = spark
+    assert "main" in own.state()[2] and len(own.state()[2]) == 1
 
 
 def test_explain_on_the_command_line_shows_pattern_reasons_and_sql(bench: Bench) -> None:

@@ -55,8 +55,15 @@ CORPUS: tuple[Case, ...] = (
     _case(
         "left join by key with late dimension rows",
         "merge",
-        """SELECT e.id, e.account_id, a.region FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id""",
+        """SELECT e.id, e.account_id, a.region FROM {n}.events e
+           LEFT JOIN (SELECT account_id, max(region) AS region FROM {n}.accounts GROUP BY account_id) a
+             ON e.account_id = a.account_id""",
         "id",
+    ),
+    _case(
+        "left join that shows the optional side's key",
+        "append",
+        """SELECT e.id, a.account_id AS known, a.plan FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id""",
     ),
     _case(
         "semi join by IN",
@@ -245,6 +252,13 @@ CORPUS: tuple[Case, ...] = (
         """SELECT e.account_id, count(a.plan) AS known, count(*) AS n
            FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id GROUP BY e.account_id""",
         "account_id",
+    ),
+    _case(
+        "left join, grouped by the optional side",
+        "full",
+        """SELECT a.account_id AS known, count(*) AS n
+           FROM {n}.events e LEFT JOIN {n}.accounts a ON e.account_id = a.account_id GROUP BY a.account_id""",
+        "known",
     ),
     _case(
         "dimension first, facts optional",

@@ -142,18 +142,20 @@ class Observer:
 
     def _nulls(self, source: Source, metadata: TableMetadata) -> dict[str, int]:
         """NULLs among the new rows, of the columns that the text names."""
+        ranges: Mapping[str, Any] = source.found.get("ranges") or {}
+        told = {name: one["nulls"] for name, one in ranges.items() if one.get("nulls") is not None}
         if source.change_table is None or not source.has_changes:
-            return {}
+            return told
         text = self._request.text.lower()
         names = [
             field.name
             for field in metadata.schema.fields.values()
-            if len(field.path) == 1 and field.is_primitive and field.name.lower() in text
+            if len(field.path) == 1 and field.is_primitive and field.name.lower() in text and field.name not in told
         ]
         with suppress(IcefloeError):
             found = self._lake.changes(source.change_table, columns=names)
-            return {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
-        return {}
+            told |= {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
+        return told
 
 
 def _columns(metadata: TableMetadata) -> tuple[Column, ...]:

@@ -1,0 +1,57 @@
+"""How much lies in which partition, from manifests."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from icefloe.lake.partition_sizes import identity_columns, sizes_by_value
+from tests.contract.capture.conftest import Bench
+
+FIRST, SECOND, THIRD = (date(2026, 3, day) for day in (1, 2, 3))
+
+
+def test_only_partitions_with_live_files_are_told_with_their_rows(bench: Bench) -> None:
+    bench.create("db.events")
+    bench.append("db.events", 1, 2, day=1)
+    head = bench.append("db.events", 3, day=2)
+    table = bench.lake.table("db.events")
+    found = sizes_by_value(table, head, "day", [FIRST, SECOND, THIRD])
+    assert found is not None
+    assert {day: (size.files, size.rows) for day, size in found.items()} == {FIRST: (1, 2), SECOND: (1, 1)}
+
+
+def test_a_table_without_a_snapshot_has_nothing_anywhere(bench: Bench) -> None:
+    bench.create("db.events")
+    assert sizes_by_value(bench.lake.table("db.events"), None, "day", [FIRST]) == {}
+
+
+def test_a_column_that_the_table_is_not_partitioned_by_tells_nothing(bench: Bench) -> None:
+    bench.create("db.events")
+    head = bench.append("db.events", 1)
+    assert sizes_by_value(bench.lake.table("db.events"), head, "id", [1]) is None
+
+
+def test_manifests_that_cannot_hold_a_wanted_value_are_not_opened(bench: Bench) -> None:
+    bench.create("db.events")
+    bench.append("db.events", 1, day=1)
+    head = bench.append("db.events", 2, day=2)
+    table = bench.lake.table("db.events")
+    opened: list[str] = []
+    read = table.read
+
+    def counting(location: str) -> bytes:
+        opened.append(location)
+        return read(location)
+
+    table.read = counting  # type: ignore[method-assign]
+    assert sizes_by_value(table, head, "day", [THIRD]) == {}
+    assert len(opened) == 1, "the manifest list alone"
+
+
+def test_identity_columns_are_those_of_every_spec_in_use(bench: Bench) -> None:
+    bench.create("db.events")
+    head = bench.append("db.events", 1)
+    assert identity_columns(bench.lake.table("db.events"), head) == ("day",)
+    with bench.catalog.load_table("db.events").update_spec() as update:
+        update.remove_field("day")
+    assert identity_columns(bench.lake.table("db.events"), head) == ()

@@ -1,0 +1,206 @@
+"""The corpus on SQLite: plans carried out statement by statement on small random tables, thousands of times without Spark.
+
+SQLite stands in for Spark as far as it understands the SELECTs (sqlglot translates them); days are texts there. What is tested is the
+planner's reasoning: whether what it deletes and adds is what has changed. That Spark reads the statements as meant is for the corpus run
+on Spark (``python -m tests.planner.run``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import sqlglot
+
+from icefloe.planner import choice
+from icefloe.planner.analysis import Analysis, analyse
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.planner.plan import Plan
+from tests.planner.corpus import Case
+
+TABLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "events": (
+        ("id", "long"),
+        ("account_id", "long"),
+        ("country", "string"),
+        ("event_day", "string"),
+        ("ts", "long"),
+        ("view_min", "int"),
+        ("device", "string"),
+        ("title_id", "int"),
+    ),
+    "refunds": (("id", "long"), ("account_id", "long"), ("event_day", "string"), ("amount", "int")),
+    "accounts": (("account_id", "long"), ("plan", "string"), ("region", "string")),
+}
+PARTITIONED = ("events", "refunds")
+
+
+class NotForSqliteError(Exception):
+    """SQLite cannot run this SELECT."""
+
+
+def translated(text: str) -> str:
+    return sqlglot.transpile(text, read="spark", write="sqlite", unsupported_level=sqlglot.ErrorLevel.IGNORE)[0]
+
+
+class SqliteWorld:
+    """Sources, their states before and after a batch, and one target."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        self.random = Random(seed)
+        self.case = case
+        self.database = sqlite3.connect(":memory:")
+        self.text = case.text.format(n="main").replace("main.", "")
+        for name, columns in TABLES.items():
+            for suffix in ("", "_from", "_delta"):
+                self.database.execute(f"CREATE TABLE {name}{suffix} ({', '.join(column for column, _ in columns)})")
+        self.next_id = 0
+        self.days = 3
+        for name in TABLES:
+            self._insert(name, [self._row(name) for _ in range(self.random.randint(0, 8))])
+        self.columns = self._create_target()
+
+    def full(self) -> Counter[tuple[Any, ...]]:
+        return Counter(self.database.execute(f"SELECT * FROM ({translated(self.text)})").fetchall())
+
+    def target(self) -> Counter[tuple[Any, ...]]:
+        return Counter(self.database.execute("SELECT * FROM target").fetchall())
+
+    def batch(self) -> Plan:
+        """Change the sources, plan, and carry the plan out."""
+        # Half of the time one table changes alone: what it can touch must then be found through its own columns.
+        alone = self.random.choice([*TABLES, None, None, None])
+        states = {name: self._changed(name, still=alone not in (None, name)) for name in TABLES}
+        plan = self._plan(states)
+        for statement in plan.statements:
+            self.database.execute(translated(statement.sql))
+        return plan
+
+    # -- the target --------------------------------------------------------------------------------------------------------------
+
+    def _create_target(self) -> tuple[str, ...]:
+        try:
+            found = self.database.execute(f"SELECT * FROM ({translated(self.text)}) LIMIT 0")
+        except sqlite3.Error as error:
+            raise NotForSqliteError(str(error)) from error
+        names = tuple(item[0] for item in found.description)
+        self.database.execute(f"CREATE TABLE target ({', '.join(names)})")
+        self.database.execute(f"INSERT INTO target SELECT * FROM ({translated(self.text)})")
+        return names
+
+    def _plan(self, states: dict[str, SourceState]) -> Plan:
+        analysis = analyse(Request(self.text, "target", self.case.keys), states)
+        relation = analysis.influence.relation if analysis.influence else None
+        types = tuple(Column(place.name, place.type or "long") for place in relation.columns) if relation else ()
+        rows = sum(self.target().values())
+        partitions = [name for name in ("event_day", "day", "country") if name in self.columns]
+        target = TargetState(
+            "target",
+            "target",
+            "target",
+            exists=True,
+            columns=types,
+            identity_columns=tuple(partitions[:1]),
+            total=Size(1, max(rows, 1), 1),
+        )
+        return choice.plan(analysis, target, self._contents(analysis, target), columns=self.columns)
+
+    def _contents(self, analysis: Analysis, target: TargetState) -> Contents:
+        link = analysis.link(target)
+        if link is None or self.random.random() < 0.1:
+            return Contents()
+        there = self._sizes("target", link.column)
+        tables = analysis.changed_tables
+        live = self._sizes(tables[0], next(iter(link.sources.values())).column) if len(tables) == 1 else None
+        return Contents(there, live)
+
+    def _sizes(self, table: str, column: str) -> dict[Any, Size]:
+        found = self.database.execute(f"SELECT {column}, count(*) FROM {table} GROUP BY {column}").fetchall()
+        return {value: Size(1, count, count) for value, count in found}
+
+    # -- the sources -------------------------------------------------------------------------------------------------------------
+
+    def _changed(self, name: str, *, still: bool) -> SourceState:
+        """The table moves on by a few rows, or stays; what a capture would say of it."""
+        before = self._rows(name)
+        self.database.execute(f"DELETE FROM {name}_from")
+        self._insert(f"{name}_from", before)
+        kind = "none" if still else self.random.choice(["append", "append", "append", "none", "delete", "update"])
+        if name == "events" and self.random.random() < 0.3:
+            self.days += 1
+        added = [self._row(name) for _ in range(self.random.randint(1, 4))] if kind != "none" else []
+        removed = self.random.sample(before, min(len(before), 2)) if kind in ("delete", "update") else []
+        if kind == "delete":
+            added = []
+        for row in removed:
+            condition = " AND ".join(f"{column} IS ?" for column, _ in TABLES[name])
+            self.database.execute(
+                f"DELETE FROM {name} WHERE rowid = (SELECT rowid FROM {name} WHERE {condition} LIMIT 1)", row
+            )
+        self._insert(name, added)
+        self.database.execute(f"DELETE FROM {name}_delta")
+        append_only = not removed
+        if append_only:
+            self._insert(f"{name}_delta", added)
+        columns = tuple(Column(*pair) for pair in TABLES[name])
+        state = SourceState(
+            name=name,
+            columns=columns,
+            captured=True,
+            changed=bool(added or removed),
+            append_only=append_only,
+            at_to=name,
+            at_from=f"{name}_from",
+            change_table=f"{name}_delta",
+            nulls={column.name: sum(row[i] is None for row in added) for i, column in enumerate(columns)},
+            added=Size(1, len(added), 1),
+            total=Size(1, len(before), 1),
+        )
+        if name not in PARTITIONED:
+            return state
+        at = [column for column, _ in TABLES[name]].index("event_day")
+        counts: dict[Any, int] = {row[at]: 0 for row in removed}
+        for row in added:
+            counts[row[at]] = counts.get(row[at], 0) + 1
+        texts = [f"event_day = '{value}'" if value is not None else "event_day IS NULL" for value in counts]
+        return replace(
+            state,
+            changed_partitions=(PartitionKey("event_day", "string", "identity", counts),) if counts else (),
+            partition_filter=f"({' OR '.join(texts)})" if texts else None,
+        )
+
+    def _row(self, name: str) -> tuple[Any, ...]:
+        chance = self.random
+
+        def maybe(value: Any) -> Any:
+            return None if chance.random() < 0.12 else value
+
+        account, day = maybe(chance.randint(1, 4)), maybe(f"d{chance.randint(1, self.days)}")
+        if name == "accounts":
+            return account, chance.choice(["free", "pro"]), maybe(chance.choice(["EU", "US"]))
+        if name == "refunds":
+            return chance.randint(1, max(self.next_id, 1)), account, day, chance.randint(1, 4)
+        self.next_id += 1
+        country = maybe(chance.choice(["DE", "de", "NO"]))
+        minutes = maybe(chance.randint(1, 40))
+        return (
+            self.next_id,
+            account,
+            country,
+            day,
+            chance.randint(1, 9),
+            minutes,
+            chance.choice(["tv", "phone", "bot"]),
+            chance.randint(1, 3),
+        )
+
+    def _rows(self, table: str) -> list[tuple[Any, ...]]:
+        return self.database.execute(f"SELECT * FROM {table}").fetchall()
+
+    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            marks = ", ".join("?" for _ in rows[0])
+            self.database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)

@@ -1,0 +1,58 @@
+"""Random histories of small tables: after every batch the target is what the SELECT gives, for every SELECT that SQLite can run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.planner.corpus import CORPUS, Case
+from tests.unit.planner.sqlite_world import NotForSqliteError, SqliteWorld
+
+HISTORIES, BATCHES = 8, 4
+
+
+@cache
+def runs_on_sqlite(name: str) -> bool:
+    case = next(case for case in CORPUS if case.name == name)
+    try:
+        SqliteWorld(case, 0)
+    except NotForSqliteError:
+        return False
+    return True
+
+
+# DATE literals are numbers to SQLite, and its rand() is nobody's.
+CASES = [case for case in CORPUS if case.repeatable and case.runs == "spark" and "DATE'" not in case.text]
+PLAYABLE = [case for case in CASES if runs_on_sqlite(case.name)]
+
+
+def test_most_of_the_corpus_can_be_played_on_sqlite() -> None:
+    assert len(PLAYABLE) >= 45, sorted({case.name for case in CORPUS} - {case.name for case in PLAYABLE})
+
+
+def play(case: Case, seed: int, batches: int = BATCHES) -> set[str]:
+    world = SqliteWorld(case, seed)
+    used = set()
+    for number in range(batches):
+        plan = world.batch()
+        used.add(plan.pattern)
+        wanted, there = world.full(), world.target()
+        statements = "\n".join(statement.sql for statement in plan.statements)
+        assert wanted == there, (
+            f"{case.name}, seed {seed}, batch {number}, {plan.pattern}: missing {wanted - there}, too many {there - wanted}\n{statements}"
+        )
+    return used
+
+
+@pytest.mark.parametrize("case", PLAYABLE, ids=lambda case: case.name)
+def test_the_target_follows_random_histories(case: Case) -> None:
+    used = {pattern for seed in range(HISTORIES) for pattern in play(case, seed)}
+    assert case.pattern in used | {"range_overwrite", "merge", "key_filter"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", PLAYABLE, ids=lambda case: case.name)
+def test_the_target_follows_many_random_histories(case: Case) -> None:
+    for seed in range(1000, 1100):
+        play(case, seed, 6)
