@@ -1,6 +1,6 @@
-"""Runs lint and every test suite, in order, on one warm Spark server; ends with one line of counts.
+"""Runs lint and every test suite on one warm Spark server; ends with one line of counts.
 
-A suite is a folder of ``tests/``. All of them run also when one fails, so that one run shows everything. A skipped test counts
+A suite is a folder of ``tests/``. They run in two lanes side by side: what mostly waits for Spark beside what does not. All of them run also when one fails, so that one run shows everything. A skipped test counts
 as failed: what cannot be checked has not been checked. So does a process that a test left behind.
 """
 
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,10 @@ LINT = {
     "mypy": ["mypy"],
     "borders": ["lint-imports"],
 }
-SUITES = ("unit", "contract", "integration", "oracle", "chaos", "e2e")
-SIDE_BY_SIDE = ("unit", "contract")
-"""Suites that need no Spark server, or hardly: two workers, each with all tests of a file."""
+LANES = (("unit", "contract", "chaos"), ("integration", "oracle", "e2e"))
+SUITES = tuple(name for lane in LANES for name in lane)
 NO_TESTS = 5
+_running: list[subprocess.Popen[str]] = []
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,18 @@ def main() -> int:
     arguments = parser.parse_args()
     wanted = arguments.only or ["lint", *SUITES]
     os.environ[RUN_VARIABLE] = uuid4().hex
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, end)
     try:
         return run(wanted, long=arguments.long)
     except (KeyboardInterrupt, SystemExit):
         orphans()
         raise
+
+
+def end(*_: object) -> None:
+    for process in _running:
+        process.terminate()
+    sys.exit(143)
 
 
 def run(wanted: list[str], *, long: bool) -> int:
@@ -65,7 +72,10 @@ def run(wanted: list[str], *, long: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="icefloe-test-") as scratch:
         os.environ["ICEFLOE_TEST_PROJECT"] = str(Path(scratch).resolve() / "project")
         try:
-            results += [suite(name, Path(scratch), long=long) for name in SUITES if name in wanted]
+            with ThreadPoolExecutor(len(LANES)) as pool:
+                lanes = [[name for name in lane if name in wanted] for lane in LANES]
+                done = pool.map(lambda lane: [suite(name, Path(scratch), long=long) for name in lane], lanes)
+                results += [result for lane in done for result in lane]
         finally:
             end_server(Path(os.environ["ICEFLOE_TEST_PROJECT"]))
     results.append(orphans())
@@ -89,7 +99,7 @@ def lint(name: str, command: list[str]) -> Result:
 
 
 def suite(name: str, scratch: Path, *, long: bool) -> Result:
-    print(f"== {name}", flush=True)
+    say(name, "begins")
     folder = ROOT / "tests" / name
     began = time.monotonic()
     if not folder.is_dir():
@@ -98,9 +108,14 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}"]
     if not long:
         command += ["-m", "not long"]
-    if name in SIDE_BY_SIDE:
-        command += ["-n", "2", "--dist", "loadfile"]
-    returned = subprocess.run(command, cwd=ROOT, check=False).returncode
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    _running.append(process)
+    assert process.stdout is not None
+    for line in process.stdout:
+        say(name, line.rstrip())
+    returned = process.wait()
     seconds = time.monotonic() - began
     if returned == NO_TESTS:
         return Result(name, 0, 0, seconds)
@@ -111,6 +126,10 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     if returned and not bad:
         bad = 1  # pytest itself failed: collection, a plugin, a crash
     return Result(name, len(cases) - bad if cases else 0, bad, seconds)
+
+
+def say(name: str, line: str) -> None:
+    print(f"{name:>11} | {line}", flush=True)
 
 
 def end_server(project: Path) -> None:

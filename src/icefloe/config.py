@@ -207,6 +207,30 @@ class Engine(_Section):
     """Step type -> how many of it may run at once, over all workers."""
 
 
+class SchedulerSettings(_Section):
+    """Triggers: how often tables are looked at, how late is in time, what follows failed runs, whom to tell."""
+
+    tick_seconds: float = Field(default=5, gt=0)
+    grace_seconds: float = Field(default=60, ge=0)
+    """A fire that is started within so long of its time was not missed (``catch_up: none``)."""
+    failure_pause_seconds: float = Field(default=30, ge=0)
+    """Before an incremental trigger starts a run again after a failed one; doubled with each further failure."""
+    failure_pause_most_seconds: float = Field(default=3600, ge=0)
+    failures_before_hold: int = Field(default=3, ge=1)
+    """After so many failed runs in a row an incremental trigger holds until somebody acts."""
+
+
+class AlertSettings(_Section):
+    """Who is told of incidents. Channels are apprise addresses; secrets in them are written as ``$ENV{…}``."""
+
+    channels: dict[str, str] = Field(default_factory=dict)
+    """Name -> address, for definitions to name."""
+    default: list[str] = Field(default_factory=list)
+    """Names or addresses for workflows that name none."""
+    templates: dict[str, str] = Field(default_factory=dict)
+    """Event (failure, late, lag, lost_history) -> text."""
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -216,6 +240,8 @@ class Config(_Section):
     state: State = Field(default_factory=State)
     spark: Spark = Field(default_factory=Spark)
     engine: Engine = Field(default_factory=Engine)
+    scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
+    alerts: AlertSettings = Field(default_factory=AlertSettings)
 
     @property
     def server_url(self) -> str:

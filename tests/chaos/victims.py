@@ -19,7 +19,13 @@ from tests.projects import Project
 # Forked from a server that has everything imported: a new worker is there in milliseconds.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["icefloe.engine.worker", "icefloe.service.client", "icefloe.steps.shell", "tests.projects"]
+    [
+        "icefloe.engine.worker",
+        "icefloe.service.client",
+        "icefloe.service.scheduling",
+        "icefloe.steps.shell",
+        "tests.projects",
+    ]
 )
 
 

@@ -13,6 +13,7 @@ CONFLICTS = (
     "Cannot commit, found conflicting",
     "missing parent",
     "unknown parent",
+    "Missing required files to delete",  # the staged overwrite replaces files that are gone by now
 )
 
 

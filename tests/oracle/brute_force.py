@@ -71,7 +71,8 @@ class BruteForce:
         return {p: f for p, f in self._entries.get((snapshot, DELETED), {}).items() if f.content == 0}
 
     def touched(self, snapshot: int) -> bool:
-        return any((snapshot, status) in self._entries for status in (ADDED, DELETED))
+        """Whether it may have changed rows. Any commit may sweep out delete files that apply to nothing any more."""
+        return (snapshot, ADDED) in self._entries or bool(self.removed(snapshot))
 
     def live(self, snapshot: int) -> dict[str, File]:
         """All live files of a snapshot, data and delete files."""

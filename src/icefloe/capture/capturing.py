@@ -19,6 +19,7 @@ from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
+from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.lake.metadata import TableMetadata
@@ -77,7 +78,6 @@ class Capturing:
         *,
         run_has_ended: Callable[[str], bool],
         log: Callable[[str], None],
-        fault: Callable[[str], None] = lambda name: None,
         before_first: Callable[[], None] = lambda: None,
     ) -> None:
         """``before_first`` may refuse a consumer's very first capture when nobody has said where it begins."""
@@ -86,7 +86,6 @@ class Capturing:
         self._request = request
         self._run_has_ended = run_has_ended
         self._log = log
-        self._fault = fault
         self._before_first = before_first
 
     def take(self) -> Taken | Busy:
@@ -167,14 +166,14 @@ class Capturing:
             keep_seconds=request.wish.keep_seconds,
             created_at=now,
         )
-        self._fault("capture.before_plan")
+        fault("capture.before_plan")
         with self._database.write() as connection:
             # Holds the consumer's row, so that what is looked at here is still true when the capture is added.
             now_at = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
             if now_at.version != consumer.version or captures.open_capture(connection, request.consumer):
                 raise CaptureLostError(f"another run captures for {request.consumer!r} at this moment")
             captures.add_capture(connection, record)
-        self._fault("capture.after_plan")
+        fault("capture.after_plan")
         return record
 
     def _is_new(self) -> bool:
@@ -215,12 +214,12 @@ class Capturing:
             )
             for source, changes in zip(planned, found, strict=True)
         ]
-        self._fault("capture.after_pin")
+        fault("capture.after_pin")
         record = self._move(record, state="pinned", sources=[source.to_json() for source in pinned])
         built = [building.build(self._lake, source, changes) for source, changes in zip(pinned, found, strict=True)]
-        self._fault("capture.after_build")
+        fault("capture.after_build")
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
-        self._fault("capture.after_built")
+        fault("capture.after_built")
         return Taken(record, adopted=False)
 
     def _renamed(self, record: CaptureRecord) -> CaptureRecord:

@@ -52,8 +52,11 @@ AREAS: dict[str, tuple[str, ...]] = {
     "definitions": ("validate", "graph", "convert", "schema"),
     "workflows": ("push", "diff", "workflows", "unblock"),
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
+    "explain": ("explain",),
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
+    "serving": ("serve",),
+    "triggers": ("why", "signal", "signals", "watermark", "incidents", "activate", "deactivate"),
     "spark": ("sql", "spark", "spark-conf"),
 }
 """Which module of this package has which commands. A test holds it to what the modules register."""

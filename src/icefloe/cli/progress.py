@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.live import Live
 
 from icefloe.cli.output import note, notes
-from icefloe.service.views import RunView
+from icefloe.service.views import RunView, StepView
 
 
 class Progress:
-    def __init__(self, *, quiet: bool = False) -> None:
+    """``last_line`` gives the end of a running step's log: what a Spark step says about its stages, for one."""
+
+    def __init__(self, *, quiet: bool = False, last_line: Callable[[StepView], str] = lambda step: "") -> None:
         self._quiet = quiet
+        self._last_line = last_line
         self._live = (
             Live(console=notes, refresh_per_second=8, transient=True) if notes.is_terminal and not quiet else None
         )
@@ -33,7 +37,7 @@ class Progress:
         from icefloe.cli.runs import remark, steps_table
 
         if self._live is not None:
-            self._live.update(steps_table(view.steps))
+            self._live.update(steps_table(view.steps, doing=self._last_line))
             return
         for step in view.steps:
             now = (step.status, step.attempts)

@@ -132,7 +132,11 @@ def _wait(client: Client, run_id: str, output: Output) -> RunView:
     in_place = client.database.is_sqlite and not client.worker_alive()
     if not in_place and not client.worker_alive():
         note("no worker is alive: waiting for one (icefloe worker)")
-    with Progress(quiet=output is Output.json) as progress:
+
+    def last_line(step: StepView) -> str:
+        return client.runs.log_tail(run_id, step.id, step.attempts, lines=1).strip()
+
+    with Progress(quiet=output is Output.json, last_line=last_line) as progress:
         try:
             act = client.work if in_place else client.wait
             view = act(run_id, on_change=progress.update)
@@ -201,11 +205,16 @@ def show(
         _tell_end(client, view)
 
 
-def steps_table(steps: Iterable[StepView]) -> Table:
+def steps_table(steps: Iterable[StepView], doing: Callable[[StepView], str] = lambda step: "") -> Table:
     table = Table("step", "type", "status", "attempts", "took", "", box=None, pad_edge=False)
     for step in steps:
         table.add_row(
-            step.id, step.type, _coloured(step.status), str(step.attempts or ""), _step_took(step), Text(remark(step))
+            step.id,
+            step.type,
+            _coloured(step.status),
+            str(step.attempts or ""),
+            _step_took(step),
+            Text(remark(step) or (doing(step) if step.status == "RUNNING" else "")),
         )
     return table
 

@@ -9,10 +9,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from icefloe.cli.moments import ago
+from icefloe.cli.moments import ago, clock
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.service.client import Client
 from icefloe.service.pushing import diff_file, push_files
+from icefloe.service.views import WorkflowView
 
 
 def register(app: typer.Typer) -> None:
@@ -68,20 +69,39 @@ def workflows(output: OutputOption = Output.text) -> None:
     """List the pushed workflows."""
     with Client() as client:
         found = client.workflows.listing()
+        fires = {item.id: client.triggers.next_fire(item.id) for item in found if _by_time(item)}
     if output is Output.json:
-        print_json([item.to_dict() for item in found])
+        print_json([{**item.to_dict(), "next_fire": fires.get(item.id)} for item in found])
         return
     if not found:
         note("no workflow has been pushed yet: icefloe push FILE")
         return
-    table = Table("workflow", "version", "owner", "steps", "starts by", "last run", "status", box=None, pad_edge=False)
+    table = Table(
+        "workflow",
+        "version",
+        "owner",
+        "steps",
+        "starts by",
+        "next (UTC)",
+        "last run",
+        "status",
+        box=None,
+        pad_edge=False,
+    )
     for item in found:
-        starts = ", ".join(item.triggers) + (" (paused)" if item.paused else "") if item.triggers else "hand"
+        state = "" if item.active else " (deactivated)"
+        state = " (paused)" if item.paused and not state else state
+        starts = (", ".join(item.triggers) or "hand") + state
         table.add_row(
             item.id, f"{item.version} ({ago(item.pushed_at)})", item.owner or "", str(item.steps), starts,
+            clock(fires.get(item.id)),
             item.last_run or "", item.last_status or "",
         )  # fmt: skip
     console.print(table)
+
+
+def _by_time(item: WorkflowView) -> bool:
+    return bool({"cron", "interval"} & set(item.triggers))
 
 
 def unblock(workflow: Annotated[str, typer.Argument(help="A STRICT_SEQUENTIAL workflow.")]) -> None:

@@ -16,7 +16,15 @@ from icefloe.engine.images import Image
 from icefloe.errors import NotFoundError
 from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS
 from icefloe.workflow.expressions import evaluate_condition
-from icefloe.workflow.model import DEFAULT_TIMEOUT_SECONDS, ForeachStep, Step, SubworkflowStep, TypedStep, Workflow
+from icefloe.workflow.model import (
+    DEFAULT_TIMEOUT_SECONDS,
+    ForeachStep,
+    Param,
+    Step,
+    SubworkflowStep,
+    TypedStep,
+    Workflow,
+)
 from icefloe.workflow.resolution import (
     Layer,
     Loop,
@@ -45,12 +53,22 @@ class Evaluated:
 
 
 def run_params(
-    workflow: Workflow, layers: Mapping[Layer, Mapping[str, Any]], run: Values, files: Mapping[str, str]
+    workflow: Workflow,
+    layers: Mapping[Layer, Mapping[str, Any]],
+    run: Values,
+    files: Mapping[str, str],
+    signals: Mapping[str, Values] | None = None,
 ) -> dict[str, TypedValue]:
-    """The values of a run's parameters: the definition's, overridden layer by layer. Computed once, when a run is made."""
-    given = [(layer, [literal(name, value) for name, value in values.items()]) for layer, values in layers.items()]
+    """The values of a run's parameters: the definition's, overridden layer by layer. Computed once, when a run is made.
+
+    A layer holds values, or parameters whose expressions are still to be evaluated. ``signals`` are those that started it.
+    """
+    given = [
+        (layer, [value if isinstance(value, Param) else literal(name, value) for name, value in values.items()])
+        for layer, values in layers.items()
+    ]
     merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *given])
-    return resolve_params(merged, Scope(params=run, run=run, files=files))
+    return resolve_params(merged, Scope(params=run, run=run, files=files, signals=signals or {}))
 
 
 def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:
@@ -116,6 +134,7 @@ class Evaluation:
             steps=_StepResults([level.state for level in levels]),
             foreach=_Foreach(levels, self._images, self._iterations),
             subworkflows=_Subworkflows(levels),
+            signals=_signals(record.initiator.get("signals") or {}),
             run=run_level,
             files=_Files(image.definition.files, self._read_file),
         )
@@ -146,6 +165,16 @@ def run_values(run_id: str, workflow_id: str, number: int | None, owner: str | N
     if owner is not None:
         values["owner"] = owner
     return values
+
+
+def _signals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Values]:
+    """The signals that started a run, as they were stored with it."""
+    return {name: {key: literal_value(item) for key, item in params.items()} for name, params in found.items()}
+
+
+def literal_value(item: Any) -> Value:
+    """JSON's lists are arrays here."""
+    return tuple(item) if isinstance(item, list) else item
 
 
 def _plain(values: Mapping[str, TypedValue]) -> dict[str, Value]:

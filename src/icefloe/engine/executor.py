@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -45,6 +45,8 @@ from icefloe.store.database import Database
 from icefloe.workflow.model import ForeachStep
 
 POOL_THREADS = 16
+AFTERWARDS_SECONDS = 10.0
+"""How long a worker that ends waits for what steps do after their commit."""
 
 
 class Executor:
@@ -70,6 +72,7 @@ class Executor:
         self._launcher = Launcher()
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="icefloe-step")
         self._closing = False
+        self._afterwards: list[Future[None]] = []
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.litter: list[Attempt] = []
 
@@ -80,6 +83,7 @@ class Executor:
     def close(self) -> None:
         self._closing = True
         self.abandon_all()
+        wait(self._afterwards, timeout=AFTERWARDS_SECONDS)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._launcher.close()
         self.tidy()
@@ -301,6 +305,7 @@ class Executor:
         fault("worker.before_result")
         try:
             self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=also))
+            self._do_afterwards(done)
         except Refused:
             pass  # the claim was lost meanwhile: somebody else has recorded, or will
         except UnreachableError:
@@ -313,6 +318,11 @@ class Executor:
         fault("worker.after_result")
         self.litter.append(attempt)
         self._ledger.more_ready = True
+
+    def _do_afterwards(self, done: Done) -> None:
+        if done.after_commit is not None:
+            self._afterwards = [future for future in self._afterwards if not future.done()]
+            self._afterwards.append(self._pool.submit(done.after_commit))
 
     # -- ending ------------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sqlalchemy.engine import Connection
+
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt, attempt_folder
 from icefloe.engine.events import Ended, Lost, Refused
@@ -12,7 +14,7 @@ from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import this_host
 from icefloe.engine.transaction import Applied, Claimed
 from icefloe.faults import fault
-from icefloe.steps.contract import AttemptKey
+from icefloe.steps.contract import AttemptKey, Done
 from icefloe.store.runs import OwnedStep
 
 if TYPE_CHECKING:
@@ -50,20 +52,31 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
             attempt = worker.preparation.attempt(Claimed(image, state))
             done = attempt.runtime.ended(attempt.context, result)
             fault("takeover.before_result")
-            return _record(worker, attempt, Ended(step.step_id, state.generation, done.outcome, attempt.params))
+            return _record(worker, attempt, done)
     fault("takeover.before_release")
     event = Lost(step.step_id, owner, reattach=state.handle is not None)
     return worker.conductor.apply(step.run_id, event, root_id=step.root_id, claimer=claimer)
 
 
-def _record(worker: Worker, attempt: Attempt, event: Ended) -> Applied:
-    """The step had ended before its worker could say so."""
+def _record(worker: Worker, attempt: Attempt, done: Done) -> Applied:
+    """The step had ended before its worker could say so: the same transaction that its worker would have made."""
+    outcome = attempt.without_secrets(done.outcome)
+    event = Ended(attempt.key.step_id, attempt.key.generation, outcome, attempt.params)
+
+    def also(connection: Connection) -> None:
+        attempt.ship_log(connection)
+        if done.in_transaction is not None:
+            done.in_transaction(connection)
+
     applied = worker.conductor.apply(
         attempt.key.run_id,
         event,
         root_id=attempt.image.record.root_id,
         claimer=worker.ledger.claimer(),
-        also=attempt.ship_log,
+        also=also,
     )
+    if done.after_commit is not None:
+        with suppress(Exception):
+            done.after_commit()
     attempt.clean_up()
     return applied

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from icefloe.engine import signals
 from icefloe.engine.definitions import Definitions
 from icefloe.engine.evaluation import Evaluated, Evaluation, handed_to, iterations, run_params, run_values
 from icefloe.engine.events import (
@@ -136,6 +137,9 @@ class TreeTransaction:
         self._changed.setdefault(run_id, set()).update(decision.changed)
         self._events += [_event(run_id, move, self.now) for move in decision.moves]
         self._attempts += [_attempt(run_id, attempt, self.now) for attempt in decision.attempts]
+        for move in decision.moves:
+            if move.step is not None and move.status == StepStatus.SUCCEEDED:
+                self._publish_signals(run_id, move.step, move.attempt or 1)
         if decision.run.status is RunStatus.CREATED:
             self.to_admit.add(image.record.workflow_id)
         for effect in decision.effects:
@@ -153,6 +157,15 @@ class TreeTransaction:
                     self.fill(run_id, step)
                 case RunEnded(status):
                     self._run_ended(run_id, status)
+
+    def _publish_signals(self, run_id: str, step_id: str, attempt: int) -> None:
+        image = self.image(run_id)
+        step = image.definition.steps[step_id]
+        if step.signal_outputs:
+            troubles = signals.publish(self.connection, image, self.evaluation(image), step, attempt, self.now)
+            status = image.state.steps[step_id].status.value
+            self._events += [EventRecord(run_id, step_id, attempt, self.now, status, status, one) for one in troubles]
+            self.for_others = True
 
     def _to_children(self, run_id: str, step: str, event: Event) -> None:
         self._write()

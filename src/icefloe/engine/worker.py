@@ -8,6 +8,7 @@ A worker decides nothing about runs, and may die at any moment: what it held is 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from functools import partial
 from sqlalchemy.engine import Connection
 
 from icefloe.config import Config
-from icefloe.engine import takeover
+from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
-from icefloe.engine.events import HandedOver, Refused, TimeOut
+from icefloe.engine.evaluation import Evaluation
+from icefloe.engine.events import HandedOver, Refused, SignalsArrived, TimeOut
 from icefloe.engine.executor import Executor
 from icefloe.engine.lease import Contender, Lease
 from icefloe.engine.ledger import Ledger
@@ -29,10 +31,13 @@ from icefloe.engine.supervisor import become_subreaper
 from icefloe.engine.transaction import Claimed
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.steps.registry import Registry, installed
+from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
+from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.runs import OwnedStep
 
+LOG = logging.getLogger("icefloe.worker")
 POLL_SECONDS = 1.0
 LOG_SECONDS = 0.5
 LOOK_SECONDS = 0.1
@@ -173,6 +178,7 @@ class Worker:
         with self.database.read() as connection:
             owned = runs.owned_by(connection, self.id)
         self._compare_claims(owned)
+        self._look_for_signals()
 
     # -- finding work ------------------------------------------------------------------------------------------------------
 
@@ -219,6 +225,32 @@ class Worker:
         for workflow_id in waiting:
             self.ledger.follow(self.conductor.admit(workflow_id, self.ledger.claimer()))
         self._compare_claims(owned)
+        self._look_for_signals()
+
+    def _look_for_signals(self) -> None:
+        """Let steps go on whose signals and watermarks have come."""
+        with self.database.read() as connection:
+            there = []
+            for run_id, step_id, root_id in stored_signals.waiting_steps(connection):
+                if self.serves is not None and root_id not in self.serves:
+                    continue
+                image = self.conductor.images.get(connection, run_id)
+                evaluation = Evaluation(
+                    partial(self.conductor.images.get, connection), image, partial(stored.file, connection)
+                )
+                try:
+                    if signals.arrived(connection, image, evaluation, image.definition.steps[step_id], self._canonical):
+                        there.append((run_id, step_id))
+                except IcefloeError as error:
+                    LOG.warning("run %s, step %s waits for what cannot be told: %s", run_id, step_id, error)
+        for run_id, step_id in there:
+            with suppress(Refused):  # another worker was quicker
+                self.ledger.follow(self.conductor.apply(run_id, SignalsArrived(step_id), claimer=self.ledger.claimer()))
+
+    def _canonical(self, table: str) -> str:
+        from icefloe.lake.catalog import format_identifier, parse_identifier  # PyIceberg takes a second to import
+
+        return format_identifier(parse_identifier(table, catalog=self.config.catalog.name))
 
     def _compare_claims(self, rows: list[OwnedStep]) -> None:
         """Notice cancels and lost claims; take up claims whose commit's answer was lost on the way."""

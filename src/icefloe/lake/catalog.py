@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,11 @@ class LoadedTable:
     Small files read once are kept (up to 64 MB), since a capture reads its manifests for ranges and again to copy them.
     """
 
-    def __init__(self, identifier: Identifier, metadata: TableMetadata, io: FileIO) -> None:
+    def __init__(self, identifier: Identifier, metadata: TableMetadata, io: FileIO, etag: str | None = None) -> None:
         self.identifier = identifier
         self.metadata = metadata
         self.io = io
+        self.etag = etag
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cached = 0
 
@@ -152,6 +153,10 @@ class Tables:
     @property
     def name(self) -> str:
         return self.catalog.name
+
+    def reaching(self, table: str | None = None) -> AbstractContextManager[None]:
+        """Talk to the catalog within this, and its ways to fail come out as ours."""
+        return _reaching(self.name, table=table)
 
     def load(self, identifier: Identifier) -> LoadedTable:
         """The table as it is now. Metadata that is swapped away between two reads is read again."""
@@ -269,7 +274,7 @@ class Tables:
         io = catalog._load_file_io(
             {**metadata.properties, **(body.get("config") or {}), **credentials}, metadata.location
         )
-        return LoadedTable(identifier, metadata, io)
+        return LoadedTable(identifier, metadata, io, response.headers.get("ETag"))
 
     # -- writing ---------------------------------------------------------------------------------------------------------
 

@@ -144,6 +144,19 @@ def partition_filter(partitions: Sequence[PartitionChange], specs: Mapping[int, 
     return _any_of(parts)
 
 
+def days_filter(name: str, kind: str, days: Sequence[date | None]) -> str:
+    """The moments of these days (in UTC where the column has a zone), as comparisons of the column ``name`` of type ``kind``."""
+    field = Field(0, (name,), kind)
+    known = [day for day in days if day is not None]
+    parts = [
+        f"({name} >= {literal(low, kind)} AND {name} < {literal(high, kind)})"
+        for low, high in _joined([_interval("day", day, field) for day in known])
+    ]
+    if len(known) < len(days):
+        parts.append(f"{name} IS NULL")
+    return _any_of(parts)
+
+
 def _one_spec(spec: PartitionSpec, tuples: Sequence[Mapping[str, Value]], schema: Schema) -> str:
     tellable = [field for field in spec.fields if _can_tell(field, schema)]
     if not tellable:

@@ -26,6 +26,7 @@ from icefloe.store.workers import WorkerRecord
 if TYPE_CHECKING:
     from icefloe.service.consumers import Consumers
     from icefloe.service.previews import Consumer
+    from icefloe.service.triggers import Triggers
 
 
 class Client:
@@ -40,7 +41,7 @@ class Client:
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
-        self.workflows = Workflows(self.database, self.conductor.definitions)
+        self.workflows = Workflows(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
         self.runs = Runs(self.config, self.database, self.conductor)
 
     def __enter__(self) -> Client:
@@ -53,6 +54,13 @@ class Client:
 
     def close(self) -> None:
         self.database.close()
+
+    @cached_property
+    def triggers(self) -> Triggers:
+        """What starts workflows: why not, when next, signals, watermarks, schedulers."""
+        from icefloe.service.triggers import Triggers  # PyIceberg takes a second to import
+
+        return Triggers(self.config, self.database)
 
     @cached_property
     def consumers(self) -> Consumers:

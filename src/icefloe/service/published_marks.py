@@ -86,7 +86,10 @@ class PublishedMarks:
             yield str(write["table"])
             return
         script = str(settings["script"])
+        yield from settings.get("targets") or ()
         key = script_key(script)
+        if key is not None and script.strip().lower().endswith(".py"):
+            return  # what it writes is known from what it has published before, and from its targets:
         if key is not None:
             script = (self._file(image.definition.files[key]) or b"").decode("utf-8")
         yield from (one.target for one in targets.parse(script) if one.target is not None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -12,22 +12,38 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
-from icefloe.engine.evaluation import run_params, run_values
+from icefloe.engine.evaluation import literal_value, run_params, run_values
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.images import plain_values
 from icefloe.engine.states import RunStatus
-from icefloe.errors import NotFoundError, UsageError
+from icefloe.errors import ConflictError, NotFoundError, UsageError
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
 from icefloe.service.workflows import current_user
 from icefloe.store import definitions as stored
 from icefloe.store import logs, runs, workers
 from icefloe.store.database import Database
+from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
 from icefloe.store.runs import RunRecord, StepRecord
 from icefloe.workflow.model import Workflow
 from icefloe.workflow.resolution import Layer, param_from_text
 from icefloe.workflow.values import plain
+
+Claim: TypeAlias = Callable[[Connection, WorkflowRecord, str], bool]
+"""Given the transaction, the workflow's row and the id of the run to be: whether to make it."""
+
+
+class NotClaimedError(ConflictError):
+    """What led to starting a run is no longer so. Nothing was made."""
+
+    code = "run.not-claimed"
+
+
+class DeactivatedError(UsageError):
+    """The workflow is switched off."""
+
+    code = "workflow.deactivated"
 
 
 class Runs:
@@ -48,11 +64,15 @@ class Runs:
         occasion: str | None = None,
         initiator: Mapping[str, Any] | None = None,
         trigger_params: Mapping[str, Any] | None = None,
+        signals: Mapping[str, Mapping[str, Any]] | None = None,
+        claim: Claim | None = None,
     ) -> Started:
         """Make a run and let it begin when its turn has come.
 
         ``params`` are values, ``texts`` are as typed on a command line. ``occasion`` names what started it (a trigger's
         moment): the same occasion starts one run, however often and by however many schedulers it is asked for.
+        ``claim`` is asked inside the transaction that makes the run, with the workflow's row held; when it says no,
+        :class:`NotClaimedError` is raised and nothing was made. ``trigger_params`` may be parameters with expressions.
         """
         with self._database.write() as connection:
             workflow = stored.lock(connection, workflow_id)
@@ -63,7 +83,13 @@ class Runs:
             if occasion is not None:
                 known = runs.by_occasion(connection, workflow_id, occasion)
                 if known is not None:
+                    if claim is not None:
+                        claim(connection, workflow, known.id)
                     return self._started(connection, known.id, created=False)
+            if not workflow.active:
+                raise DeactivatedError(f"workflow {workflow_id} is deactivated", hint=f"icefloe activate {workflow_id}")
+            if claim is not None and not claim(connection, workflow, f"{workflow_id}-{workflow.next_number}"):
+                raise NotClaimedError(f"occasion {occasion} of {workflow_id} was decided on rows that have changed")
             definition = self._conductor.definitions.get(connection, workflow_id, version or workflow.latest_version)
             number = stored.take_number(connection, workflow)
             run_id = f"{workflow_id}-{number}"
@@ -74,6 +100,7 @@ class Runs:
                 layers,
                 run_values(run_id, workflow_id, number, definition.workflow.owner),
                 self._files(connection, definition),
+                {name: {k: literal_value(v) for k, v in found.items()} for name, found in (signals or {}).items()},
             )
             record = RunRecord(
                 run_id,
@@ -90,7 +117,8 @@ class Runs:
                     "by": current_user(),
                     **(initiator or {}),
                     "given": given,
-                    "trigger": dict(trigger_params or {}),
+                    **({"signals": {name: dict(found) for name, found in signals.items()}} if signals else {}),
+                    "trigger": {name: plain(values[name].value) for name in trigger_params or {}},
                 },
             )
             self._conductor.create(connection, record)

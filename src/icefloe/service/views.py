@@ -34,6 +34,7 @@ class WorkflowView:
     run_strategy: str
     triggers: tuple[str, ...]
     paused: bool
+    active: bool
     last_run: str | None
     last_status: str | None
     pushed_at: float

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from shlex import quote
 
 from sqlalchemy.engine import Connection
@@ -12,11 +14,11 @@ from sqlalchemy.engine import Connection
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
-from icefloe.store import captures, definitions, runs
+from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
 from icefloe.workflow.consumers import consumers_of
-from icefloe.workflow.model import Workflow
+from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
 
@@ -34,9 +36,18 @@ class ConsumerDroppedError(UsageError):
 
 
 class Workflows:
-    def __init__(self, database: Database, cache: Definitions) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cache: Definitions,
+        clock: Callable[[], float] = time.time,
+        *,
+        catalog: str = "lake",
+    ) -> None:
         self._database = database
         self._cache = cache
+        self._catalog = catalog
+        self._clock = clock
 
     def push(
         self,
@@ -48,7 +59,7 @@ class Workflows:
         warnings: tuple[str, ...] = (),
     ) -> Pushed:
         """Store a definition as the workflow's next version, unless it says what the latest says already."""
-        now = time.time()
+        now = self._clock()
         workflow, fingerprint = packed.version.workflow, packed.version.digest()
         with self._database.write() as connection:
             definitions.create_if_absent(connection, workflow.id, now)
@@ -58,6 +69,7 @@ class Workflows:
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
             _refuse_dropped_consumers(connection, workflow)
+            self._refuse_circles(connection, packed)
             version = record.latest_version + 1
             definitions.add_files(connection, packed.contents)
             text = canonical(packed.version.to_dict())
@@ -65,8 +77,33 @@ class Workflows:
                 connection,
                 VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
             )
+            definitions.forgive(connection, workflow.id)  # what failed may have been mended
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
+
+    def _refuse_circles(self, connection: Connection, packed: Packed) -> None:
+        """A workflow must not start itself through the tables it writes."""
+        pushed = packed.version.workflow
+        if not any(isinstance(trigger, IncrementalTrigger) for trigger in pushed.triggers):
+            return
+        from icefloe.triggers import circles  # PyIceberg takes a second to import
+
+        def reader(files: Mapping[str, str], read: Callable[[str], bytes | None]) -> Callable[[str], str | None]:
+            def text(key: str) -> str | None:
+                content = read(files[key]) if key in files else None
+                return None if content is None else content.decode("utf-8", "replace")
+
+            return text
+
+        def others() -> Iterator[circles.Definition]:
+            for record in definitions.listing(connection):
+                if record.latest_version and record.id != pushed.id:
+                    one = self._cache.latest(connection, record.id)
+                    yield circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+
+        mine = {file.key: file.digest for file in packed.version.files}
+        definition = circles.Definition(pushed, reader(mine, packed.contents.get))
+        circles.refuse_circles(definition, others(), catalog=self._catalog)
 
     def listing(self) -> list[WorkflowView]:
         with self._database.read() as connection:
@@ -94,10 +131,27 @@ class Workflows:
         return found
 
     def set_paused(self, workflow_id: str, paused: bool) -> None:
-        """Whether triggers may start it. Runs that exist are not touched."""
+        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
+            definitions.lock(connection, workflow_id)
             definitions.set_paused(connection, workflow_id, paused)
+            if not paused:
+                definitions.forgive(connection, workflow_id)
+            self._database.announce(connection, "workflow")
+
+    def set_active(self, workflow_id: str, active: bool) -> None:
+        """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
+        with self._database.write() as connection:
+            self._cache.latest(connection, workflow_id)
+            record = definitions.lock(connection, workflow_id)
+            if record is None or record.active == active:
+                return
+            definitions.set_active(connection, workflow_id, active)
+            triggers.remove(connection, workflow_id)
+            if active:
+                definitions.forgive(connection, workflow_id)
+                definitions.touch(connection, workflow_id, self._clock())
             self._database.announce(connection, "workflow")
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
@@ -115,6 +169,7 @@ class Workflows:
             run_strategy=workflow.run_strategy.rule.value,
             triggers=tuple(type(trigger).__name__.removesuffix("Trigger").lower() for trigger in workflow.triggers),
             paused=record.paused,
+            active=record.active,
             last_run=last.id if last else None,
             last_status=last.status if last else None,
             pushed_at=record.updated_at,

@@ -5,8 +5,9 @@ What the fence is and what it does not protect stands in :mod:`icefloe.spark.fen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from icefloe.faults import fault
 from icefloe.lake import Lake
@@ -14,6 +15,7 @@ from icefloe.spark.failure import SparkError, explain
 from icefloe.spark.fence import Fence, Fencing, Session, TargetMovedError
 from icefloe.spark.targets import Effect, Write
 
+_LEAVES = re.compile(r"(?:/\*.*?\*/|--[^\n]*\n|\s)*(?:USE|SET\s+CATALOG|BEGIN|EXECUTE)\b", re.IGNORECASE | re.DOTALL)
 ROUNDS = 5
 """How often a batch is computed again because its target moved, before the step gives up."""
 
@@ -27,13 +29,18 @@ class Batch:
     where: str = "script"
     alone: Callable[[], None] = lambda: None
     """Proves that no earlier attempt is still writing; asked before the first write that cannot be fenced."""
+    published: dict[str, int] = field(default_factory=dict)
+    """Filled as targets are published, also when the batch fails later."""
 
 
 def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) -> dict[str, int]:
     """Run the statements and publish. Returns the published snapshot of each target."""
     done: set[int] = set()
+    at_home = not any(_LEAVES.match(write.statement.text) for write in batch.writes)
     for number in range(1, ROUNDS + 1):
-        fence = Fence(session, lake, batch.fencing(number), log, alone=batch.alone)
+        fence = Fence(
+            session, lake, batch.fencing(number), log, alone=batch.alone, published=batch.published, at_home=at_home
+        )
         fence.open()
         try:
             _statements(session, fence, batch, done, log)
@@ -44,6 +51,9 @@ def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) 
             if number == ROUNDS:
                 raise
             log(f"{error}: computed again on the new head ({number + 1} of at most {ROUNDS} times)")
+        except BaseException:
+            fence.discard()
+            raise
     raise AssertionError("unreachable")
 
 

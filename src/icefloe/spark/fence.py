@@ -16,17 +16,20 @@ least no two attempts write at one time (:mod:`icefloe.spark.predecessors`).
 
 from __future__ import annotations
 
+import functools
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from icefloe.errors import ConflictError
+from icefloe.errors import ConflictError, UsageError
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
-from icefloe.lake.catalog import LoadedTable, format_identifier, split_name
+from icefloe.lake.catalog import LoadedTable, RefChange, format_identifier, split_name
 from icefloe.lake.errors import TableNotFoundError
+from icefloe.lake.metadata import Snapshot
 from icefloe.spark import marks
 from icefloe.spark.marks import CREATED, MARK, PROPERTY, STATEMENT, Mark
 from icefloe.spark.targets import Effect, Write
@@ -64,7 +67,7 @@ class Fencing:
     known: Mapping[str, int] = field(default_factory=dict)
     """What the state database says is published, by target. Marks go when snapshots expire."""
     stale_branches: tuple[str, ...] = ()
-    """Beginnings of the names of earlier attempts' branches, to be dropped."""
+    """The branches of earlier attempts, to be dropped."""
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class _Target:
     full: str
     uuid: str
     base: int | None
+    root: int | None = None
+    """Where the branch began: the base, or on a table without any snapshot the empty one that Iceberg made for it."""
     published: int | None = None
     """It carries this work's result already: what is written to it is not run again."""
     direct: bool = False
@@ -89,7 +94,14 @@ class Fence:
         log: Callable[[str], None],
         *,
         alone: Callable[[], None] = lambda: None,
+        published: dict[str, int] | None = None,
+        at_home: bool = False,
     ) -> None:
+        """``at_home``: nothing in the script leaves the project's catalog (USE), so that the session need not be asked where
+        it is. ``alone`` is asked before the first write that cannot be fenced. ``published`` is filled as targets are published,
+        so that a failure between two of them can tell which."""
+        self._published_so_far = {} if published is None else published
+        self._at_home = at_home
         self._session = session
         self._lake = lake
         self._fencing = fencing
@@ -103,10 +115,15 @@ class Fence:
 
     def open(self) -> None:
         """Have the session mark what it commits, and write to this attempt's branch."""
-        for key, value in self._fencing.mark.properties().items():
-            self._session.conf.set(PROPERTY + key, value)
+        settings = {PROPERTY + key: value for key, value in self._fencing.mark.properties().items()}
         if not self._fencing.direct:
-            self._session.conf.set(WAP_BRANCH, self._fencing.branch)
+            settings[WAP_BRANCH] = self._fencing.branch
+        at_once = getattr(self._session.conf, "_set_all", None)  # over Connect: one request instead of ten
+        if at_once is not None:
+            at_once(configs=settings, silent=False)
+            return
+        for key, value in settings.items():
+            self._session.conf.set(key, value)
 
     # -- before and after a statement ----------------------------------------------------------------------------------------
 
@@ -132,7 +149,8 @@ class Fence:
             found = self._by_name.get(name)
             if found is None:
                 found = self._protected(name)
-                if found is not None:
+                # A name without its catalog may mean another table after the next USE.
+                if found is not None and (self._at_home or name.startswith(f"{self._lake.tables.name}.")):
                     self._by_name[name] = found
             return found
 
@@ -165,11 +183,13 @@ class Fence:
             self._alone()
             self._tell(f"{target.name}: publish: direct, batches are written to main statement by statement")
         else:
-            target.published = marks.published(past, self._fencing.mark, table=table.name)
+            target.published = self._published(past, table.name)
             if target.published is None:
                 target.published = self._fencing.known.get(table.name)
             if target.published is None:
                 self._make_branch(target, table)
+            if self._fencing.stale_branches:
+                self._drop(target.name, self._fencing.stale_branches)
         self._targets[uuid] = target
         return target
 
@@ -179,17 +199,13 @@ class Fence:
             # Without it Spark ignores spark.wap.branch without a word and writes to main (Iceberg 1.12).
             self._session.sql(f"ALTER TABLE {target.full} SET TBLPROPERTIES ('write.wap.enabled'='true')")
             self._log(f"{target.name}: set write.wap.enabled=true, so that batches are written to a branch")
-        if target.base is not None:
-            self._session.sql(
-                f"ALTER TABLE {target.full} CREATE OR REPLACE BRANCH `{branch}` AS OF VERSION {target.base} "
-                f"RETAIN {_KEPT_DAYS} DAYS"
-            )
-        # Without a snapshot there is nothing a branch could stand on: the first write makes it, as the first of a history.
+        at = f" AS OF VERSION {target.base}" if target.base is not None else ""
+        self._session.sql(f"ALTER TABLE {target.full} CREATE OR REPLACE BRANCH `{branch}`{at} RETAIN {_KEPT_DAYS} DAYS")
+        target.root = target.base
+        if target.base is None:
+            # On a table without a snapshot that makes an empty one, on the branch only (Iceberg 1.12).
+            target.root = self._lake.table(table.name).metadata.refs[branch].snapshot_id
         fault("spark.branched")
-        for ref in table.metadata.refs:
-            if ref != branch and ref.startswith(self._fencing.stale_branches):
-                with suppress(Exception):
-                    self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{ref}`")
 
     def _admit_creation(self, name: str) -> bool:
         """CREATE TABLE AS: no branch can hold it. A table that this work has made already is not made again."""
@@ -206,7 +222,7 @@ class Fence:
 
     def _admit_direct(self, target: _Target) -> bool:
         past = self._past(target.name)
-        done = marks.published(past, self._fencing.mark, table=target.name, statement=self._statement)
+        done = self._published(past, target.name, self._statement)
         if done is not None:
             self._log(f"{target.name}: this statement's result is there already (snapshot {done}), it is not run again")
             return False
@@ -217,28 +233,26 @@ class Fence:
 
     def publish(self) -> dict[str, int]:
         """Publish every target on its own, in the order of their first writes. Returns the published snapshots."""
-        published = {one.name: one.published for one in self._targets.values() if one.published is not None}
+        published = self._published_so_far
+        published |= {one.name: one.published for one in self._targets.values() if one.published is not None}
         pending = [one for one in self._targets.values() if one.published is None]
         for target in pending:
             if target.direct:
-                found = marks.published(self._past(target.name), self._fencing.mark, table=target.name)
+                found = self._published(self._past(target.name), target.name)
                 published |= {target.name: found} if found is not None else {}
         branched = [(one, tip) for one in pending if not one.direct and (tip := self._tip(one)) is not None]
         with suppress(Exception):
             self._session.conf.unset(WAP_BRANCH)
         for target, tip in branched:
             fault("spark.before_publish")
-            found = self._forward(target, tip)
-            target.published = found
-            published[target.name] = found
+            target.published = self._forward(target, tip)
+            published[target.name] = target.published
             fault("spark.after_publish")
         for target in pending:
+            if target.published is not None:
+                published[target.name] = target.published
             self._drop_branch(target)
-        return {name: snapshot for name, snapshot in published.items() if snapshot is not None}
-
-    def so_far(self) -> dict[str, int]:
-        """What is published, for the record of an attempt that failed between two targets."""
-        return {one.name: one.published for one in self._targets.values() if one.published is not None}
+        return dict(published)
 
     def discard(self) -> None:
         """Take the unpublished branches away."""
@@ -262,20 +276,24 @@ class Fence:
 
     def _tip_in(self, target: _Target, table: LoadedTable) -> int | None:
         ref = table.metadata.refs.get(self._fencing.branch)
-        if ref is None or ref.snapshot_id == target.base:
+        if ref is None or ref.max_ref_age_ms is None:
+            # Spark makes a branch that is gone anew, off main, without a word and without an age of its own. What was
+            # written before that is not on it.
+            why = "the branch of this attempt was taken away: another attempt has followed it"
+            target.published = self._published_elsewhere(target, table, why)
+            return None
+        if ref.snapshot_id == target.root:
             self._log(f"{target.name}: nothing was written")
             return None
         return ref.snapshot_id
 
-    def _own(self, target: _Target, table: LoadedTable, tip: int) -> list[Any]:
+    def _own(self, target: _Target, table: LoadedTable, tip: int) -> list[Snapshot]:
         """The branch's own snapshots: from the tip down to the base. Raises when the branch stands on something else."""
-        own: list[Any] = []
+        own: list[Snapshot] = []
         for snapshot in history.ancestors(table.metadata, tip):
-            if snapshot.id == target.base:
+            if snapshot.id == target.root:
                 return own
             own.append(snapshot)
-        if target.base is None and own and own[-1].parent_id is None:
-            return own
         raise self._moved(target, "the branch does not stand on the head it was made at")
 
     def _forward(self, target: _Target, tip: int) -> int:
@@ -301,7 +319,7 @@ class Fence:
     def _published_elsewhere(self, target: _Target, table: LoadedTable, why: str) -> int:
         head = self._head(table)
         past = history.ancestors(table.metadata, head) if head is not None else ()
-        found = marks.published(past, self._fencing.mark, table=target.name)
+        found = self._published(past, target.name)
         if found is None:
             raise self._moved(target, why)
         self._log(f"{target.name}: another attempt has published this batch, as snapshot {found}")
@@ -312,18 +330,28 @@ class Fence:
 
     def _drop_branch(self, target: _Target) -> None:
         if not target.direct:
-            with suppress(Exception):  # expiry takes it away in the end
-                self._session.sql(f"ALTER TABLE {target.full} DROP BRANCH IF EXISTS `{self._fencing.branch}`")
+            self._drop(target.name, (self._fencing.branch,))
+
+    def _drop(self, name: str, attempts: tuple[str, ...]) -> None:
+        """Without Spark: also when its server is gone. What cannot be dropped now, expiry takes away in the end."""
+        with suppress(Exception):
+            table = self._lake.table(name)
+            found = branches_of(table.metadata.refs, attempts)
+            if found:
+                self._lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
 
     # -- names -------------------------------------------------------------------------------------------------------------
 
     def _resolved(self, name: str) -> LoadedTable | None:
         """The table that Spark would take a name for, if it is one of the project's catalog."""
-        parts = split_name(name)
+        try:
+            parts = split_name(name)
+        except UsageError:
+            return None  # a path, or what only another catalog takes for a name
         catalog = self._lake.tables.name
         if parts[0] == catalog and len(parts) > 2:
             parts = parts[1:]
-        else:
+        elif len(parts) == 1 or not self._at_home:
             here = self._session.sql("SELECT current_catalog(), current_database()").collect()[0]
             if here[0] != catalog:
                 return None
@@ -339,12 +367,54 @@ class Fence:
         ref = self._fencing.ref if self._fencing.ref in table.metadata.refs else "main"
         return history.head(table.metadata, ref, table=table.name)
 
-    def _past(self, name: str) -> list[Any]:
+    def _past(self, name: str) -> list[Snapshot]:
         table = self._lake.table(name)
         head = self._head(table)
         return list(history.ancestors(table.metadata, head)) if head is not None else []
+
+    def _published(self, past: Iterable[Snapshot], table: str, statement: int | None = None) -> int | None:
+        return marks.published(
+            past,
+            self._fencing.mark,
+            table=table,
+            statement=statement,
+            is_before=functools.partial(_is_before_in_source, self._lake),
+        )
 
     def _tell(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
             self._log(line)
+
+
+def published_snapshot(lake: Lake, table: str, mark: Mark, known: Mapping[str, int]) -> int | None:
+    """The snapshot that holds this work's result in a table, by its history or by what the state database says."""
+    metadata = lake.table(table).metadata
+    head = history.head(metadata, "main", table=table)
+    past = history.ancestors(metadata, head) if head is not None else ()
+    is_before = functools.partial(_is_before_in_source, lake)
+    found = marks.published(past, mark, table=table, is_before=is_before)
+    return known.get(table) if found is None else found
+
+
+def _is_before_in_source(lake: Lake, point: str, other: str) -> bool:
+    """Whether a place in a source's history is another one, or one of its ancestors, or long expired."""
+    table, _, snapshot = point.rpartition("@")
+    other_table, _, later = other.rpartition("@")
+    if table != other_table or not snapshot.isdigit() or not later.isdigit():
+        return point == other
+    metadata = lake.table(table).metadata
+    if int(snapshot) not in metadata.snapshots:
+        return True
+    return any(one.id == int(snapshot) for one in history.ancestors(metadata, int(later)))
+
+
+def branch_of_round(branch: str, number: int) -> str:
+    """An attempt that computes a batch again, since the target moved, does so on another branch."""
+    return branch if number == 1 else f"{branch}_r{number}"
+
+
+def branches_of(refs: Iterable[str], attempts: Iterable[str]) -> list[str]:
+    """The branches among ``refs`` that belong to these attempts, of all their rounds."""
+    wanted = set(attempts)
+    return [ref for ref in refs if re.sub(r"_r\d+$", "", ref) in wanted or ref in wanted]

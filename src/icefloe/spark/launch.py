@@ -48,7 +48,7 @@ MODULE_OPTIONS = (
     "-Dderby.connection.requireAuthentication=false",
 )
 
-_QUIET_LOG = """\
+QUIET_LOG = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -83,7 +83,7 @@ class ServerCommand:
             "spark.connect.authenticate.token": token,
         }
         logging = folder.path / "log4j2.properties"
-        logging.write_text(_QUIET_LOG, encoding="utf-8")
+        logging.write_text(QUIET_LOG, encoding="utf-8")
         arguments = [
             *self.options,
             f"-Dlog4j2.configurationFile={logging}",

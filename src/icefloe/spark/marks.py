@@ -11,7 +11,8 @@ same or a higher version: never to be consumed again).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,11 +85,19 @@ class Mark:
         return cls(data["place"], data["run"], data["era"], taken)
 
 
-def published(past: Iterable[Snapshot], mark: Mark, *, table: str, statement: int | None = None) -> int | None:
+def published(
+    past: Iterable[Snapshot],
+    mark: Mark,
+    *,
+    table: str,
+    statement: int | None = None,
+    is_before: Callable[[str, str], bool] = operator.eq,
+) -> int | None:
     """The newest snapshot of a history (newest first) that is this work's result; with ``statement``, that statement's.
 
     Raises :class:`ForeignBatchError` when the history holds another batch of the same consumers and step that this state
-    database should not be behind of.
+    database should not be behind of. ``is_before`` says whether one place in a source's history (``table@snapshot``) is
+    another one or lies before it: a batch that ends where this one begins, or earlier, is simply the past.
     """
     wanted = mark.properties()
     found: int | None = None
@@ -109,14 +118,15 @@ def published(past: Iterable[Snapshot], mark: Mark, *, table: str, statement: in
             continue
         if same:
             found = snapshot.id if found is None else found
-        elif found is None:
+        elif found is None and not _is_past(told, mark, is_before):
             raise ForeignBatchError(
                 f"snapshot {snapshot.id} holds another batch of consumer {told['icefloe.consumer']} "
                 f"({told.get('icefloe.from')} to {told.get('icefloe.to')}, version {told.get('icefloe.version')}), "
                 f"and the batch at hand starts at {wanted['icefloe.from']} with version {wanted['icefloe.version']}: "
                 "the state database is older than the target, and part of this batch is in the target already",
                 where=table,
-                hint=f"move the checkpoint behind what is published: icefloe consumers fast-forward {told['icefloe.consumer']}",
+                hint="move the checkpoint to the end of what is published: icefloe consumers fast-forward "
+                f"{told['icefloe.consumer']} --to {told.get('icefloe.to', '').rpartition('@')[2]}",
             )
     return found
 
@@ -124,6 +134,12 @@ def published(past: Iterable[Snapshot], mark: Mark, *, table: str, statement: in
 def created(past: Iterable[Snapshot], mark: Mark) -> bool:
     """Whether a CREATE TABLE AS of this work has made the table."""
     return any(snapshot.summary.get(CREATED) == mark.text for snapshot in past)
+
+
+def _is_past(told: Mapping[str, str], mark: Mark, is_before: Callable[[str, str], bool]) -> bool:
+    ends = told.get("icefloe.to", "").split(",")
+    starts = [point for one in mark.taken for point in one.start]
+    return len(ends) == len(starts) and all(is_before(end, start) for end, start in zip(ends, starts, strict=True))
 
 
 def _not_older(told: Mapping[str, str], mark: Mark) -> bool:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from icefloe.spark.fence import Fencing
+from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 
 
@@ -33,6 +33,7 @@ class Order:
     session_id: str
     conf: Mapping[str, str] = field(default_factory=dict)
     remote: str | None = None
+    master: str | None = None
     direct: bool = False
     ref: str = "main"
     """The branch of the targets that batches are published to."""
@@ -48,7 +49,7 @@ class Order:
     """Where the files of the workflow's version are, for imports."""
 
     def fencing(self, round_number: int = 1) -> Fencing:
-        branch = self.branch if round_number == 1 else f"{self.branch}_r{round_number}"
+        branch = branch_of_round(self.branch, round_number)
         return Fencing(self.mark, branch, self.direct, self.ref, self.known, self.stale_branches)
 
     def to_json(self) -> str:

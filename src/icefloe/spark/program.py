@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,7 @@ from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
 from icefloe.spark.fence import Fence
 from icefloe.spark.order import Kind, Order
+from icefloe.spark.progress import ProgressLog
 from icefloe.spark.wire import Wire
 
 
@@ -35,15 +37,16 @@ class CancelledError(BaseException):
 def main() -> int:
     order = Order.read(Path(sys.argv[1]))
     signal.signal(signal.SIGTERM, _cancel)
-    return report(lambda: Running(order).run())
+    running = Running(order)
+    return report(running.run, running.published)
 
 
-def report(action: Any) -> int:
+def report(action: Callable[[], object], published: Mapping[str, int]) -> int:
     """Do it, write down what came of it, and give the exit code."""
     try:
-        published = action()
+        action()
     except IcefloeError as error:
-        write_result({"error": error.to_dict(), "published": getattr(error, "published", {})})
+        write_result({"error": error.to_dict(), "published": dict(published)})
         detail = getattr(error, "detail", "")
         if detail:
             print(f"{detail}\n", flush=True)  # before the short form: the end of a log is what people are shown
@@ -52,7 +55,7 @@ def report(action: Any) -> int:
             print(f"  {error.hint}", flush=True)
         return 75 if error.retryable else 1
     fault("spark.before_result")
-    write_result({"published": published})
+    write_result({"published": dict(published)})
     fault("spark.after_result")
     return 0
 
@@ -63,12 +66,13 @@ class Running:
     def __init__(self, order: Order) -> None:
         self.order = order
         self.lake = Lake.open(self._config())
+        self.published: dict[str, int] = {}
         self._alone = not order.predecessors
 
     def _config(self) -> configuration.Config:
         return configuration.load(Path(self.order.config))
 
-    def run(self) -> dict[str, int]:
+    def run(self) -> None:
         order = self.order
         wire = Wire()
         opened = session.connect(
@@ -78,9 +82,12 @@ class Running:
         fault("spark.session")
         try:
             session.configure(opened, order.conf)
+            handler: Any = ProgressLog(say)
+            opened.registerProgressHandler(handler)
             if order.kind is Kind.SQL:
-                return self._sql(opened)
-            return self._python(opened, wire)
+                self._sql(opened)
+            else:
+                self._python(opened, wire)
         except CancelledError:
             with suppress(Exception):
                 opened.interruptAll()
@@ -90,16 +97,16 @@ class Running:
             with suppress(Exception):
                 opened.stop()
 
-    def _sql(self, opened: Any) -> dict[str, int]:
+    def _sql(self, opened: Any) -> None:
         order = self.order
         writes = targets.parse(order.script, where=order.where)
         self._end_predecessors_if_quick()
-        work = batch.Batch(writes, order.fencing, order.where, self._prove_alone)
-        return batch.run(opened, self.lake, work, say)
+        work = batch.Batch(writes, order.fencing, order.where, self._prove_alone, self.published)
+        batch.run(opened, self.lake, work, say)
 
-    def _python(self, opened: Any, wire: Wire) -> dict[str, int]:
+    def _python(self, opened: Any, wire: Wire) -> None:
         order = self.order
-        fence = Fence(opened, self.lake, order.fencing(), say, alone=self._prove_alone)
+        fence = Fence(opened, self.lake, order.fencing(), say, alone=self._prove_alone, published=self.published)
         self._end_predecessors_if_quick()
         fence.open()
         for name in order.targets:
@@ -107,7 +114,7 @@ class Running:
         wire.fence = fence
         # What user code calls to get "the" session finds this one: PySpark looks here before it opens another.
         os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": self._url}
-        return carry_out(order, opened, fence, admit=lambda table: not fence.is_published(table))
+        carry_out(order, opened, fence)
 
     def _prove_alone(self) -> None:
         if not self._alone:
@@ -122,7 +129,7 @@ class Running:
                 self._alone = True
 
 
-def carry_out(order: Order, opened: Any, fence: Fence, *, admit: Any) -> dict[str, int]:
+def carry_out(order: Order, opened: Any, fence: Fence) -> None:
     """Run the user's Python code and publish what it wrote."""
     folder = Path(order.folder)
     sys.path[:0] = [str(folder), str(Path.cwd())]
@@ -134,7 +141,7 @@ def carry_out(order: Order, opened: Any, fence: Fence, *, admit: Any) -> dict[st
             for one in order.captures
         ),
         args=order.args,
-        admit=admit,
+        admit=lambda table: not fence.is_published(table),
         output_file=Path(os.environ["ICEFLOE_OUTPUT"]),
         log=say,
     )
@@ -145,9 +152,8 @@ def carry_out(order: Order, opened: Any, fence: Fence, *, admit: Any) -> dict[st
         else:
             scripts.run_function(order.script, job, folder=folder)
         fault("spark.before_first_publish")
-        return fence.publish()
-    except IcefloeError as error:
-        error.published = fence.so_far()  # type: ignore[attr-defined]
+        fence.publish()
+    except BaseException:
         fence.discard()
         raise
 

@@ -37,13 +37,15 @@ def connect(
         url = expand(address)
         session = _open(url, session_id=session_id, interceptor=interceptor)
         with short_errors(where=_without_token(url)):
+            session.version  # noqa: B018  (asks the server, with little patience: a wrong address is told soon)
+            _be_patient(session)
             # A server that others set up: what it can still be told is told to the session.
             for key, value in config.spark_conf().items():
                 if _settable(key):
                     session.conf.set(key, value)
         return session
     lease = server.ensure(config, note=note)
-    session = _open(lease.url, patient=False, session_id=session_id, interceptor=interceptor)
+    session = _open(lease.url, session_id=session_id, interceptor=interceptor)
     weakref.finalize(session, lease.release)
     with short_errors():
         session.version  # noqa: B018  (asks the server: a refused token or a dead server shows here, not in user code)
@@ -88,7 +90,7 @@ def session(config: Config, *, note: Note | None = None) -> Iterator[SparkSessio
         opened.stop()
 
 
-def _open(url: str, *, patient: bool = True, session_id: str | None = None, interceptor: Any = None) -> SparkSession:
+def _open(url: str, *, session_id: str | None = None, interceptor: Any = None) -> SparkSession:
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
@@ -106,10 +108,16 @@ def _open(url: str, *, patient: bool = True, session_id: str | None = None, inte
     if interceptor is not None:
         # Large plans would be sent compressed (4.1), and the interceptor could not read them.
         opened.client._plan_compression_threshold, opened.client._plan_compression_algorithm = -1, "NONE"
-    if not patient:
-        # PySpark's own policy retries for ten minutes, also at exit (4.1). A local server that is gone does not come back.
-        opened.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1000)])
+    # PySpark's own policy retries for ten minutes, also at exit (4.1). A local server that is gone does not come back.
+    opened.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1000)])
     return opened
+
+
+def _be_patient(session: SparkSession) -> None:
+    """A server elsewhere has answered: a network that is away for a minute should not end a long statement."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy()])
 
 
 def _settable(key: str) -> bool:

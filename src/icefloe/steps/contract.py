@@ -159,6 +159,9 @@ class Done:
     outcome: Outcome
     in_transaction: Callable[[Connection], None] | None = None
     """Runs in the transaction that records the result. Raising rolls both back and fails the attempt."""
+    after_commit: Callable[[], None] | None = None
+    """Runs once that transaction is committed. Best effort: the worker may die before it, and an error changes nothing any
+    more. So it may only do what whoever comes next can find undone, and does then."""
 
 
 Progress: TypeAlias = Launch | Waiting | Done

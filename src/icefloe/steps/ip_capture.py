@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
-from icefloe.capture import commits, published
+from icefloe.capture import commits, published, release
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
 from icefloe.capture.errors import CaptureLostError, StartError
@@ -107,6 +107,7 @@ class IpCaptureStep(StepRuntime):
         return Done(
             Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+            after_commit=lambda: release.settle(lake, context.database, [taken.capture]),
         )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from icefloe.capture import commits, release
 from icefloe.capture.errors import CommitRefusedError, NoCaptureError
 from icefloe.errors import IcefloeError
+from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.steps.contract import Cause, Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
 from icefloe.store import captures, definitions
@@ -47,20 +48,25 @@ class IpCommitStep(StepRuntime):
         todo = [record for record in records if record.state == "built"]
 
         def move(connection: Connection) -> None:
+            fault("commit.in_transaction")
             commits.commit(connection, todo, time.time())
 
-        lake = Lake.open(context.config)
+        def settle() -> None:
+            # A checkpoint is ahead of its tag for this moment. Its snapshot cannot expire meanwhile: the capture's pins
+            # stay for its keep time, and the next commit that finds the tag behind moves it.
+            fault("commit.after_transaction")
+            lake = Lake.open(context.config)
+            release.settle(lake, context.database, records)
+            fault("commit.after_tag")
+            release.sweep(lake, context.database, time.time())
+
         for record in records:
-            # The tag goes first: a checkpoint ahead of its tag could lose its snapshot to expiry. If this process dies here,
-            # the capture is still built and pinned, and whoever repeats it needs the old snapshot no more.
-            release.move_tags(lake, record, context.log)
             context.log(f"capture {record.id}: the checkpoint of {record.consumer} moves with this step's success")
-        release.sweep(lake, context.database, time.time())
         outputs = {
             "committed": TypedValue.of(len(records)),
             "capture_ids": TypedValue.of(tuple(record.id for record in records)),
         }
-        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=move)
+        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=move, after_commit=settle)
 
 
 def _captured(context: StepContext, step_id: str) -> CaptureRecord:

@@ -13,6 +13,8 @@ from icefloe.workflow.values import Mismatch, TypedValue, plain, type_of
 
 OUTPUT_VARIABLE = "ICEFLOE_OUTPUT"
 PARAMS_VARIABLE = "ICEFLOE_PARAMS"
+PUBLISHED_FILE = "published.json"
+"""Where a Spark step's process tells what it has published; ``result.json`` is the supervisor's own."""
 MOST_OUTPUT_BYTES = 1024 * 1024
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -22,8 +22,11 @@ from icefloe.capture import published
 from icefloe.capture.sources import Source
 from icefloe.config import FILE_NAME
 from icefloe.errors import IcefloeError, UsageError
+from icefloe.lake import Lake
+from icefloe.lake.catalog import RefChange
 from icefloe.lake.pins import slug
 from icefloe.spark import targets
+from icefloe.spark.fence import branches_of
 from icefloe.spark.marks import Mark, Taken
 from icefloe.spark.order import Kind as Script
 from icefloe.spark.order import Order
@@ -40,7 +43,8 @@ from icefloe.steps.contract import (
     StepRuntime,
     builtin,
 )
-from icefloe.steps.process import default_outcome, environment, python_program, write_private
+from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
+from icefloe.steps.writing import launch as writing
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -49,8 +53,6 @@ from icefloe.workflow.step_types import SparkSettings, StepType
 from icefloe.workflow.values import TypedValue, plain
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_MOST_PREDECESSORS = 20
-_RESULT = "published.json"  # result.json is the supervisor's own
 
 
 class SparkStep(StepRuntime):
@@ -62,15 +64,18 @@ class SparkStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
         try:
+            if settings.write is not None:
+                return _planned(context, settings)
             order = _order(context, settings)
         except IcefloeError as error:
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
-        extra = {"ICEFLOE_RESULT": str(context.folder / _RESULT)}
+        extra = {"ICEFLOE_RESULT": str(context.folder / PUBLISHED_FILE)}
+        program = "icefloe.spark.submit" if settings.submit == "spark-submit" else "icefloe.spark.program"
         return Launch(
             Command(
-                (python_program(), "-m", "icefloe.spark.program", str(file)),
+                (python_program(), "-m", program, str(file)),
                 {**environment(context), **extra},
                 context.config.root,
             )
@@ -112,7 +117,11 @@ class SparkStep(StepRuntime):
             "published_tables": TypedValue.of(tuple(results)),
             "published_snapshots": TypedValue.of(tuple(str(snapshot) for snapshot in results.values())),
         }
-        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=record)
+        return Done(
+            Outcome(Kind.SUCCEEDED, outputs),
+            in_transaction=record,
+            after_commit=lambda: _drop_left_behind(context, tuple(results)),
+        )
 
 
 class NotBuiltError(UsageError):
@@ -121,27 +130,53 @@ class NotBuiltError(UsageError):
     code = "spark.not-built"
 
 
+def _planned(context: StepContext, settings: SparkSettings) -> Launch:
+    """``write:`` is the planner's: see :mod:`icefloe.steps.writing`."""
+    _refuse_what_is_not_built(settings, f"run {context.key.run_id}, step {context.key.step_id}")
+    held = _held(context)
+    mark = _mark(context, held)
+    return writing.launch(
+        context, settings, held, mark=mark, known=_known(context, held, mark), branch=_branch(context)
+    )
+
+
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    if settings.write is not None:
-        raise NotBuiltError(
-            "spark.write: the write planner is not in this version",
-            where=where,
-            hint="write the INSERT or MERGE in the script: INSERT INTO target SELECT … FROM ${capture_step__icdc_table}",
-        )
     if settings.target_branch is not None and (settings.publish == "direct" or settings.write is not None):
         raise NotBuiltError(
             "spark.target_branch goes with SQL and PySpark that is published by branch",
             where=where,
             hint="leave out publish: direct and write:, or target_branch",
         )
-    for name, usual in (("submit", "connect"), ("shadow", "off"), ("master", None)):
+    for name, usual in (("shadow", "off"), ("on_logic_change", "ask")):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
+    if settings.write is None:
+        return
+    for name in ("submit", "remote", "master"):
+        if getattr(settings, name) not in (None, "connect"):
+            raise NotBuiltError(
+                f"spark.{name}: cannot be had together with write: in this version",
+                where=where,
+                hint=f"leave {name} out",
+            )
+    if settings.args or settings.targets:
+        raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
+
+
+def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
+    submits = settings.submit == "spark-submit"
+    if settings.master is not None and not submits:
+        raise UsageError("spark.master is for submit: spark-submit", where=where, hint="add submit: spark-submit")
+    if settings.remote is not None and submits:
+        raise UsageError("spark.remote is for submit: connect", where=where, hint="name a master instead of a remote")
+    if settings.remote is not None and not settings.remote.startswith(("sc://", "$ENV{")):
+        raise UsageError(f"{settings.remote!r} is no Spark Connect address", where=where, hint="sc://host:port")
 
 
 def _order(context: StepContext, settings: SparkSettings) -> Order:
     where = f"run {context.key.run_id}, step {context.key.step_id}"
     _refuse_what_is_not_built(settings, where)
+    _refuse_contradictions(settings, where)
     kind, script, shown = _script(context, settings, where)
     held = _held(context)
     mark = _mark(context, held)
@@ -162,13 +197,14 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         session_id=session_id,
         conf={key: _conf_value(value) for key, value in settings.conf.items()},
         remote=settings.remote,
+        master=settings.master,
         direct=settings.publish == "direct",
         ref=settings.target_branch or "main",
         targets=tuple(settings.targets),
         args=tuple(settings.args),
         captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),
         known=_known(context, held, mark),
-        predecessors=tuple(one.session_id for one in earlier[:_MOST_PREDECESSORS]),
+        predecessors=tuple(one.session_id for one in earlier),
         stale_branches=tuple(dict.fromkeys(one.branch for one in earlier)),
         folder=str(context.folder / "files"),
     )
@@ -266,9 +302,23 @@ def _branch(context: StepContext) -> str:
     return f"icefloe_attempt__{slug(key.run_id)}__{slug(key.step_id)}__{key.attempt}_{key.generation}"
 
 
+def _drop_left_behind(context: StepContext, tables: Sequence[str]) -> None:
+    """Branches that killed attempts of ended runs have left on these tables. Expiry would take them away, but later."""
+    with context.database.read() as connection:
+        dead = spark_sessions.left_behind(connection)
+    if not dead:
+        return
+    lake = Lake.open(context.config)
+    for name in tables:
+        table = lake.table(name)
+        found = branches_of(table.metadata.refs, dead)
+        if found:
+            lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
+
+
 def _told(context: StepContext) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((context.folder / _RESULT).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((context.folder / PUBLISHED_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return found

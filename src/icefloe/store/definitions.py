@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from icefloe.store.database import insert_if_absent
-from icefloe.store.tables import files, workflow_versions, workflows
+from icefloe.store.tables import files, runs, workflow_versions, workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class WorkflowRecord:
     """Runs up to this ``seq`` no longer block a STRICT_SEQUENTIAL workflow."""
     created_at: float
     updated_at: float
+    active: bool = True
+    """False: nothing starts it, neither triggers nor people."""
+    forgiven: int = 0
+    """Runs up to this ``seq`` no longer count as failures that hold a trigger back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ def create_if_absent(connection: Connection, workflow_id: str, now: float) -> No
         "unblocked": 0,
         "created_at": now,
         "updated_at": now,
+        "active": 1,
+        "forgiven": 0,
     }
     insert_if_absent(connection, workflows, values)
 
@@ -96,6 +102,23 @@ def set_paused(connection: Connection, workflow_id: str, paused: bool) -> None:
     connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(paused=int(paused)))
 
 
+def set_active(connection: Connection, workflow_id: str, active: bool) -> None:
+    connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(active=int(active)))
+
+
+def touch(connection: Connection, workflow_id: str, now: float) -> None:
+    """Triggers that are new count from here."""
+    connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(updated_at=now))
+
+
+def forgive(connection: Connection, workflow_id: str) -> None:
+    """Let failures of the past no longer hold triggers back."""
+    last = sa.select(sa.func.coalesce(sa.func.max(runs.c.seq), 0)).where(runs.c.workflow_id == workflow_id)
+    connection.execute(
+        sa.update(workflows).where(workflows.c.id == workflow_id).values(forgiven=last.scalar_subquery())
+    )
+
+
 def unblock(connection: Connection, workflow_id: str, seq: int) -> None:
     connection.execute(sa.update(workflows).where(workflows.c.id == workflow_id).values(unblocked=seq))
 
@@ -116,4 +139,4 @@ def file(connection: Connection, digest: str) -> bytes | None:
 
 def _workflow(row: sa.Row[tuple[object, ...]]) -> WorkflowRecord:
     values = dict(row._mapping)
-    return WorkflowRecord(**{**values, "paused": bool(values["paused"])})
+    return WorkflowRecord(**{**values, "paused": bool(values["paused"]), "active": bool(values["active"])})

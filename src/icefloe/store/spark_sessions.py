@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from icefloe.store.tables import spark_sessions
+from icefloe.store.tables import runs, spark_sessions
+
+KEPT_SECONDS = 7 * 86_400.0
+"""How long a session that is gone stays on record, for people who look into what happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ def opened(connection: Connection, record: SparkSessionRecord) -> list[SparkSess
         .order_by(spark_sessions.c.opened_at.desc())
     )
     earlier = [SparkSessionRecord(*row) for row in connection.execute(query)]
+    connection.execute(sa.delete(spark_sessions).where(spark_sessions.c.gone_at < record.opened_at - KEPT_SECONDS))
     connection.execute(sa.insert(spark_sessions), asdict(record))
     return earlier
 
@@ -42,3 +46,13 @@ def gone(connection: Connection, work: str, now: float) -> None:
         .where(spark_sessions.c.work == work, spark_sessions.c.gone_at.is_(None))
         .values(gone_at=now)
     )
+
+
+def left_behind(connection: Connection) -> list[str]:
+    """The branches of attempts that were never seen to end, of runs that have ended: nobody will publish them."""
+    query = (
+        sa.select(spark_sessions.c.branch)
+        .join(runs, runs.c.id == spark_sessions.c.run_id)
+        .where(spark_sessions.c.gone_at.is_(None), runs.c.ended_at.is_not(None))
+    )
+    return list(connection.execute(query).scalars())

@@ -27,6 +27,8 @@ workflows = _table(
     Column("unblocked", BigInteger),
     Column("created_at", Double),
     Column("updated_at", Double),
+    Column("active", Integer),
+    Column("forgiven", BigInteger),
 )
 
 workflow_versions = _table(
@@ -208,4 +210,57 @@ audits = _table(
     Column("verb", Text),
     Column("subject", Text),
     Column("details", Text),
+)
+
+triggers = _table(
+    "triggers",
+    Column("workflow_id", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("kind", Text),
+    Column("since", Double),
+    Column("state", Text),
+    Column("version", BigInteger),
+    Column("last_run", Text),
+    Column("last_at", Double),
+)
+
+signals = _table(
+    "signals",
+    Column("seq", BigInteger, primary_key=True),
+    Column("id", Text),
+    Column("name", Text),
+    Column("params", Text),
+    Column("publisher", Text),
+    Column("published_at", Double),
+)
+
+watermarks = _table(
+    "watermarks",
+    Column("source", Text, primary_key=True),
+    Column("valid_through", Double),
+    Column("publisher", Text),
+    Column("set_at", Double),
+)
+
+incidents = _table(
+    "incidents",
+    Column("seq", BigInteger, primary_key=True),
+    Column("workflow_id", Text),
+    Column("kind", Text),
+    Column("subject", Text),
+    Column("message", Text),
+    Column("opened_at", Double),
+    Column("closed_at", Double),
+    Column("told", Text),
+    Column("claim", Text),
+)
+
+schedulers = _table(
+    "schedulers",
+    Column("id", Text, primary_key=True),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("started_at", Double),
+    Column("seen_at", Double),
+    Column("trouble", Text),
 )

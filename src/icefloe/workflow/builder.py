@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeAlias
 from icefloe.errors import UsageError
 from icefloe.workflow import model
 from icefloe.workflow.change_capture import SHORT_FORM, expand
+from icefloe.workflow.cron import problem as cron_problem
 from icefloe.workflow.dag import normal_condition
 from icefloe.workflow.durations import parse as seconds
 from icefloe.workflow.identifiers import is_step_id, is_workflow_id
@@ -39,7 +40,7 @@ from icefloe.workflow.settings import check
 from icefloe.workflow.step_types import BUILTIN, StepTypes
 from icefloe.workflow.validation import validate
 from icefloe.workflow.values import Mismatch, ParamType, clip
-from icefloe.workflow.yaml_triggers import cron_problem, is_zone
+from icefloe.workflow.yaml_triggers import is_zone
 
 Duration: TypeAlias = str | float
 Literals: TypeAlias = "str | int | float | bool | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, Any]"

@@ -70,6 +70,11 @@ def digest(data: Any) -> str:
     return hashlib.sha256(canonical(data).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def encode_value(value: Any) -> Any:
+    """Any part of a workflow as plain JSON values."""
+    return _encode(value)
+
+
 def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = _KIND_OF.get(type(value))

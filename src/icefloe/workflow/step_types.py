@@ -95,7 +95,10 @@ class WriteSettings(Settings):
     pattern: Annotated[
         Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"], BeforeValidator(_lower)
     ] = "auto"
-    partition_by: Texts = []
+    partition_by: Texts = Field(
+        default=[], description="for a target that is made: columns, or transforms such as days(ts)"
+    )
+    lookup_tables: Texts = Field(default=[], description="read as they are: their changes recompute nothing")
     properties: dict[str, EnvValue] = {}
 
 

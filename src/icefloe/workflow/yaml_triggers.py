@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from croniter import croniter
-
+from icefloe.workflow import cron
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode, describe, to_json
 from icefloe.workflow.fields import Fields
 from icefloe.workflow.model import (
@@ -37,7 +36,6 @@ from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.values import clip
 from icefloe.workflow.yaml_signals import read_match
 
-PREDEFINED = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 OPERATIONS = ("append", "overwrite", "delete")
 
 
@@ -113,7 +111,7 @@ def _cron(fields: Fields) -> Trigger | None:
         if "cron" not in fields:
             fields.error("trigger.cron", "a cron trigger needs an expression", fields.position, "cron: '0 3 * * *'")
         return None
-    reason = cron_problem(expression)
+    reason = cron.problem(expression)
     if reason is not None:
         fields.error(
             "trigger.cron",
@@ -132,25 +130,6 @@ def _cron(fields: Fields) -> Trigger | None:
         )
         return None
     return CronTrigger(cron=expression.strip(), timezone=zone, **_schedule(fields))
-
-
-def cron_problem(expression: str) -> str | None:
-    """Why an expression is no cron, or None. Whether it ever fires is for the scheduler to say."""
-    words = expression.strip()
-    if words.startswith("@"):
-        return None if words in PREDEFINED else f"'{clip(words)}' is not one of {', '.join(PREDEFINED)}"
-    parts = words.split()
-    if len(words) > 200 or len(parts) not in (5, 6, 7):
-        return f"'{clip(words)}' has {len(parts)} fields, a cron has 5, 6 or 7"
-    # Quartz has seconds first and '?' for "no matter"; croniter has them last and knows '*'.
-    plain = [part.replace("?", "*") for part in parts]
-    if len(plain) > 5:
-        plain = [*plain[1:6], plain[0], *plain[6:]]
-    try:
-        valid = croniter.is_valid(" ".join(plain))
-    except Exception:  # croniter's own parsing has more ways to fail than it documents
-        valid = False
-    return None if valid else f"'{clip(words)}' is no cron expression"
 
 
 def is_zone(name: str) -> bool:

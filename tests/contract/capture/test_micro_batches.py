@@ -325,7 +325,7 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
 
-@pytest.mark.parametrize("setting", ["write: {table: db.t}", "submit: spark-submit", "shadow: full"])
+@pytest.mark.parametrize("setting", ["write: {table: db.t}", "shadow: full"])
 def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events: Bench, setting: str) -> None:
     text = f"""
     Workflow:
@@ -396,3 +396,30 @@ def test_a_batch_adopted_after_a_schema_change_has_the_same_rows_under_the_new_n
         rows = events.catalog.load_table(name.removeprefix("lake.")).scan().to_arrow()
         assert sorted(rows.column("event_id").to_pylist()) == [1, 2]
     assert before[0].removeprefix("lake.") not in {one.name for one in events.lake.change_tables()}
+
+
+def test_a_commit_that_dies_before_its_tag_is_moved_is_made_good_by_the_next(
+    events: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = events.project.push(copy())
+
+    def die(*_: object) -> None:
+        raise RuntimeError("killed between the transaction and the tag")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "settle", die)
+        assert events.project.execute(workflow).status == "SUCCEEDED", "the checkpoint has moved: nothing is taken back"
+    assert _tagged(events) is None
+    release.sweep(events.lake, events.project.client.database, now=0)
+    assert _tagged(events) == events.checkpoint(CONSUMER).snapshot_id  # type: ignore[union-attr]
+    old = events.captures(CONSUMER)[0]
+    head = events.append("db.events", 3)
+    assert events.project.execute(workflow).status == "SUCCEEDED"
+    assert _tagged(events) == head
+    release.settle(events.lake, events.project.client.database, [old])
+    assert _tagged(events) == head, "whoever comes late moves no tag back"
+
+
+def _tagged(events: Bench) -> int | None:
+    refs = events.lake.table("db.events").metadata.refs
+    return next((ref.snapshot_id for name, ref in refs.items() if name.startswith("icefloe_checkpoint__")), None)

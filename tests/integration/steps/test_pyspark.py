@@ -61,6 +61,8 @@ def test_whatever_api_writes_it_is_seen_on_the_wire_and_nothing_is_visible_when_
         spark.sql("INSERT INTO {bench.db}.c VALUES (1)")
         one.createOrReplaceTempView("one")
         spark.sql("MERGE INTO {bench.db}.d t USING one s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+        one.writeTo("{bench.db}.e").createOrReplace()
+        one.writeTo("{bench.db}.e").append()
         assert spark.table("{bench.db}.a").count() == 2, "it reads what it has written"
         import os
         if os.path.exists("{bench.folder}/broken"):
@@ -70,14 +72,16 @@ def test_whatever_api_writes_it_is_seen_on_the_wire_and_nothing_is_visible_when_
     (bench.folder / "broken").touch()
     failed = cause(bench.step("script: writes.py"))
     assert failed["code"] == "spark.script"
-    assert failed["message"] == "writes.py, line 15: RuntimeError: after all writes"
+    assert failed["message"] == "writes.py, line 17: RuntimeError: after all writes"
     for name in ("a", "b", "c", "d"):
         assert bench.rows(name) == [(0,)], "no reader sees part of a failed step"
         assert bench.branches(name) == []
+    assert bench.rows("e") == [(1,)], "made and filled at once, as documented; the append after it is not visible"
     (bench.folder / "broken").unlink()
     succeeded(bench.step("script: writes.py"))
     for name in ("a", "b", "c", "d"):
         assert bench.rows(name) == [(0,), (1,)]
+    assert bench.rows("e") == [(1,), (1,)]
 
 
 def test_a_function_gets_the_session_and_parameters_by_name_and_type(bench: SparkBench) -> None:
@@ -147,6 +151,7 @@ def test_a_sql_file_of_the_version_is_run_and_its_errors_name_line_and_column(be
     assert failed["code"] == "spark.analysis"
     assert failed["message"].startswith("bad.sql, line 3, column 10: ")
     assert bench.rows("t") == [(1,), (2,)], "the statement before the bad one is not visible either"
+    assert bench.branches("t") == []
     bench.file("worse.sql", "SELECT 1;\nSELECT 1 FORM x y z")
     failed = cause(bench.step("script: worse.sql"))
     assert failed["code"] == "spark.syntax" and failed["message"].startswith("worse.sql, line 2, column ")

@@ -1,0 +1,239 @@
+"""The two-stage playback pipeline of :mod:`benchmarks.two_stage`: its source, and two ways to keep its targets up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import Any
+from uuid import uuid4
+
+from icefloe.capture import building, planning
+from icefloe.capture.building import Wish
+from icefloe.capture.planning import Bounds
+from icefloe.capture.sources import Source
+from icefloe.config import Config
+from icefloe.lake import Lake
+from icefloe.lake.change_table import unique_name
+from icefloe.planner.inputs import Request
+from icefloe.spark.marks import Mark
+from icefloe.steps.writing import execution
+from icefloe.steps.writing.order import Order
+from icefloe.store.captures import CheckpointRecord
+
+FIRST_DAY = date(2026, 1, 1)
+LOOKBACK_DAYS, LATE_PERCENT, LATE_DAYS = 14, 3, 12
+SOURCE = "bench.playback"
+
+CLEAN = """SELECT event_id, account_id, upper(country) AS country, title_id, event_day, view_min
+FROM {source} WHERE view_min >= 0"""
+AGGREGATE = """SELECT account_id, country, event_day, count(*) AS views, sum(view_min) AS view_min, max(view_min) AS longest,
+       count(DISTINCT title_id) AS titles
+FROM {source} GROUP BY account_id, country, event_day"""
+KEYS = ("account_id", "country", "event_day")
+
+TUNED = "'write.distribution-mode'='none', 'write.spark.fanout.enabled'='true'"
+DAILY_COLUMNS = "event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, view_min INT"
+AGG_COLUMNS = (
+    "account_id BIGINT, country STRING, event_day DATE, views BIGINT, view_min BIGINT, longest INT, titles BIGINT"
+)
+
+
+@dataclass
+class Pipeline:
+    """The source. Rows are a function of their number, so that every way sees the same."""
+
+    spark: Any
+    config: Config
+    events_per_day: int
+    last_day: int = -1
+    next_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.spark.sql("CREATE NAMESPACE IF NOT EXISTS bench")
+        self.spark.sql(
+            f"CREATE TABLE {SOURCE} (event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, "
+            f"view_min INT) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({TUNED})"
+        )
+
+    @property
+    def today(self) -> date:
+        return FIRST_DAY + timedelta(days=self.last_day)
+
+    @property
+    def first_of_lookback(self) -> date:
+        return self.today - timedelta(days=LOOKBACK_DAYS - 1)
+
+    def load_day(self) -> None:
+        self.last_day += 1
+        self._load(self.events_per_day)
+
+    def load_micro_batch(self, events: int, *, new_day: bool) -> None:
+        if new_day:
+            self.last_day += 1
+        self._load(events)
+
+    def _load(self, events: int) -> None:
+        back = min(self.last_day, LATE_DAYS)
+        late = f"pmod(hash(id, 1), 100) < {LATE_PERCENT}" if back else "false"
+        # So many accounts that a day's million events make some 840,000 rows of the aggregate.
+        accounts = max(int(self.events_per_day * 0.56), 1)
+        self.spark.sql(
+            f"""INSERT INTO {SOURCE}
+            SELECT id, pmod(xxhash64(id, 3), {accounts}), element_at(array('de','fr','us','br','jp'), 1 + pmod(hash(id, 4), 5)),
+                   pmod(hash(id, 5), 2000),
+                   CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)}))
+                        ELSE DATE'{self.today}' END,
+                   pmod(hash(id, 6), 120)
+            FROM range({self.next_id}, {self.next_id + events}, 1, 2)"""
+        ).collect()
+        self.next_id += events
+
+    def fingerprint(self, table: str) -> tuple[int, int]:
+        """Rows, and the sum of the hashes of all columns."""
+        columns = ", ".join(field.name for field in self.spark.table(table).schema.fields)
+        (row,) = self.spark.sql(
+            f"SELECT count(*), sum(CAST(xxhash64({columns}) AS DECIMAL(38,0))) FROM {table}"
+        ).collect()
+        return int(row[0]), int(row[1] or 0)
+
+    def debt(self, table: str, timed: Callable[[Callable[[], object]], float]) -> dict[str, float]:
+        """What reading the target costs after many batches, against after a compaction, and what that costs."""
+
+        def read() -> None:
+            self.spark.sql(f"SELECT country, sum(views), sum(view_min) FROM {table} GROUP BY country").collect()
+
+        catalog = self.config.catalog.name
+        before = min(timed(read) for _ in range(3))
+        compaction = timed(
+            lambda: self.spark.sql(
+                f"CALL {catalog}.system.rewrite_data_files(table => '{table}', "
+                "options => map('delete-file-threshold', '1', 'min-input-files', '2'))"
+            ).collect()
+        )
+        after = min(timed(read) for _ in range(3))
+        return {
+            "read_seconds": round(before, 3),
+            "read_seconds_compacted": round(after, 3),
+            "read_ratio": round(before / after, 3),
+            "compaction_seconds": round(compaction, 2),
+        }
+
+
+WISH = Wish(
+    operations=("append",),
+    on_other_operations="fail",
+    on_gap="fail",
+    columns={},
+    pin="require",
+    keep_seconds=3600,
+    change_tables=True,
+    alias=None,
+    skip_empty=True,
+)
+
+
+@dataclass
+class Consumer:
+    """One table's reading by one way: what a capture step does, without the engine around it."""
+
+    lake: Lake
+    table: str
+    wish: Wish = WISH
+    checkpoint: CheckpointRecord | None = None
+    number: int = 0
+
+    def capture(self) -> Source:
+        self.number += 1
+        capture_id = f"b{self.number}{uuid4().hex[:8]}"
+        planned = planning.plan(
+            self.lake, self.table, ref="main", checkpoint=self.checkpoint, start=None, bounds=Bounds()
+        )
+        changes = building.find(self.lake, planned, self.wish)
+        pinned = building.pin(
+            self.lake, planned, changes, self.wish, consumer="bench", capture_id=capture_id, log=lambda line: None
+        )
+        name = ".".join((*self.lake.change_table_namespace, unique_name(self.table)))
+        return building.build(self.lake, replace(pinned, change_table=name), changes)
+
+    def commit(self, source: Source) -> None:
+        end = source.end
+        assert end is not None
+        self.lake.set_checkpoint_tag(self.table, consumer="bench", snapshot_id=end.snapshot_id)
+        self.checkpoint = CheckpointRecord(
+            "bench", self.table, "main", end.table_uuid, end.snapshot_id, end.sequence_number, end.schema_id, "", 0.0
+        )
+
+
+@dataclass
+class Incremental:
+    """The write planner: capture, plan, statements, publication and checkpoint of each stage."""
+
+    pipeline: Pipeline
+    daily: str = "bench.daily_inc"
+    agg: str = "bench.agg_inc"
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lake = Lake.open(self.pipeline.config)
+        self._source = Consumer(self._lake, SOURCE)
+        # Stage 1 may have had to delete, too: its target is read with everything that happened to it.
+        self._daily = Consumer(self._lake, self.daily, replace(WISH, operations=("append", "overwrite", "delete")))
+
+    def start(self) -> None:
+        self.stage1()
+        self.stage2()
+
+    def stage1(self) -> None:
+        request = Request(CLEAN.format(source=SOURCE), self.daily, partition_by=("event_day",))
+        self._run(self._source, request)
+
+    def stage2(self) -> None:
+        self._run(self._daily, Request(AGGREGATE.format(source=self.daily), self.agg, keys=KEYS))
+
+    def _run(self, consumer: Consumer, request: Request) -> None:
+        source = consumer.capture()
+        mark = Mark(request.target, f"snapshot {source.end.snapshot_id if source.end else 0}")
+        order = Order(config="", request=request, sources=(source,), mark=mark, branch=f"attempt_{uuid4().hex[:8]}")
+        execution.run(self.pipeline.spark, self._lake, order, self.said.append)
+        consumer.commit(source)
+
+
+@dataclass
+class Lookback:
+    """The last 14 days overwritten each run, as is usual."""
+
+    pipeline: Pipeline
+    tuned: bool = True
+    daily: str = "bench.daily_lookback"
+    agg: str = "bench.agg_lookback"
+
+    def start(self) -> None:
+        properties = f" TBLPROPERTIES ({TUNED})" if self.tuned else ""
+        for name, columns in ((self.daily, DAILY_COLUMNS), (self.agg, AGG_COLUMNS)):
+            self.pipeline.spark.sql(
+                f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (event_day){properties}"
+            )
+        self._overwrite(self.daily, CLEAN.format(source=SOURCE))
+        self._overwrite(self.agg, AGGREGATE.format(source=self.daily), grouped=self.tuned)
+
+    def stage1(self) -> None:
+        self._overwrite(self.daily, CLEAN.format(source=self._recent(SOURCE)))
+
+    def stage2(self) -> None:
+        self._overwrite(self.agg, AGGREGATE.format(source=self._recent(self.daily)), grouped=self.tuned)
+
+    def _recent(self, table: str) -> str:
+        return f"(SELECT * FROM {table} WHERE event_day >= DATE'{self.pipeline.first_of_lookback}')"
+
+    def _overwrite(self, target: str, select: str, *, grouped: bool = False) -> None:
+        conf = self.pipeline.spark.conf
+        # Partitions are read whole, so that grouping by the day needs no shuffle: twice as fast for a lookback.
+        names = ("spark.sql.sources.v2.bucketing.enabled", "spark.sql.iceberg.planning.preserve-data-grouping")
+        for name in names if grouped else ():
+            conf.set(name, "true")
+        try:
+            self.pipeline.spark.sql(f"INSERT OVERWRITE {target} {select}").collect()
+        finally:
+            for name in names if grouped else ():
+                conf.unset(name)

@@ -1,0 +1,150 @@
+"""The product's own benchmark: ``python -m benchmarks.two_stage [--events-per-day 1000000] [--rounds 3] [--days 14]``.
+
+Playback events, partitioned by day, 3 percent of each load late over the 12 days before. Stage 1 cleans them row by row into a daily
+table, stage 2 groups that by account, country and day, with a distinct count. Each round loads one more day, and then brings two pairs
+of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
+days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
+
+Ratios are sums over the measured rounds; one round before them warms the server up. ``limit`` is what must be read and written in
+any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
+
+``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
+``--also seeds,merge,changelog,streaming,dbt`` measures the other ways to do the same, each on targets of its own. ``--debt`` reads the
+target at the end, compacts it, and reads it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from benchmarks.playback_pipeline import LATE_DAYS, LATE_PERCENT, LOOKBACK_DAYS, Incremental, Lookback, Pipeline
+from benchmarks.playback_recipes import RECIPES
+from benchmarks.project import temporary_project
+from icefloe.spark import server
+from icefloe.spark.session import connect
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events-per-day", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds before those")
+    parser.add_argument("--days", type=int, default=LOOKBACK_DAYS, help="days of history before the first round")
+    parser.add_argument("--micro-batch", type=int, default=0, help="events of each round's load, instead of a day's")
+    parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
+    parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
+    parser.add_argument("--debt", action="store_true", help="read the target before and after a compaction at the end")
+    asked = parser.parse_args()
+    names = [name for name in asked.also.split(",") if name]
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
+        parser.error(f"--also knows {', '.join(RECIPES)}, not {unknown[0]}")
+    with temporary_project() as config:
+        spark = connect(config, note=say)
+        try:
+            return _measure(asked, names, spark, config)
+        finally:
+            with suppress(Exception):
+                spark.stop()
+            server.stop(config)
+
+
+def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: Any) -> int:
+    pipeline = Pipeline(spark, config, asked.events_per_day)
+    say(f"loading {asked.days} days of {asked.events_per_day:,} events")
+    for _ in range(asked.days):
+        pipeline.load_day()
+    ways: dict[str, Any] = {
+        "icefloe": Incremental(pipeline),
+        "lookback": Lookback(pipeline, tuned=not asked.untuned),
+        **{name: RECIPES[name](pipeline) for name in names},
+    }
+    for name, way in ways.items():
+        say(f"first run of {name}")
+        way.start()
+    seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
+    cpu: dict[str, float] = dict.fromkeys(ways, 0.0)
+    equal = True
+    pid = server.status(config).pid
+    for number in range(asked.warm_up + asked.rounds):
+        if asked.micro_batch:
+            pipeline.load_micro_batch(asked.micro_batch, new_day=number == 0)
+        else:
+            pipeline.load_day()
+        # Who goes first changes from round to round: the second finds the source's files in the page cache.
+        for name in list(ways) if number % 2 else list(ways)[::-1]:
+            before = _cpu_seconds(pid)
+            took = [_timed(ways[name].stage1), _timed(ways[name].stage2)]
+            if number >= asked.warm_up:
+                seconds[name].append(took)
+                cpu[name] += _cpu_seconds(pid) - before
+            say(f"round {number}  {name:<10} {took[0]:.2f} + {took[1]:.2f} s")
+        sums = {name: (pipeline.fingerprint(way.daily), pipeline.fingerprint(way.agg)) for name, way in ways.items()}
+        equal = equal and len(set(sums.values())) == 1
+        if not equal:
+            say(f"NOT EQUAL: {sums}")
+    base = _total(seconds["lookback"])
+    figures: dict[str, Any] = {
+        "events_per_day": asked.events_per_day,
+        "days": asked.days,
+        "micro_batch": asked.micro_batch or None,
+        "rounds": asked.rounds,
+        "cpus": os.cpu_count(),
+        "ratio_total": round(_total(seconds["icefloe"]) / base, 4),
+        "ratio_stage1": round(_total(seconds["icefloe"], 0) / _total(seconds["lookback"], 0), 4),
+        "ratio_stage2": round(_total(seconds["icefloe"], 1) / _total(seconds["lookback"], 1), 4),
+        "ratio_cpu": round(cpu["icefloe"] / cpu["lookback"], 4) if cpu["lookback"] else None,
+        "limit": round((1 + LATE_PERCENT / 100) / LOOKBACK_DAYS, 4),
+        "equal": equal,
+        "late_percent": LATE_PERCENT,
+        "late_days": LATE_DAYS,
+        "lookback": "default settings" if asked.untuned else "tuned",
+        "seconds": {
+            name: [round(_total(rounds, stage) / len(rounds), 3) for stage in (0, 1)]
+            for name, rounds in seconds.items()
+        },
+        "cpu_seconds": {name: round(total / asked.rounds, 2) for name, total in cpu.items()},
+        "ratios_of_others": {name: round(_total(seconds[name]) / base, 4) for name in names},
+    }
+    if asked.debt:
+        figures["debt"] = pipeline.debt(ways["icefloe"].agg, _timed)
+    print(json.dumps(figures))
+    return 0 if equal else 1
+
+
+def _total(rounds: list[list[float]], stage: int | None = None) -> float:
+    return sum(sum(took) if stage is None else took[stage] for took in rounds)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _cpu_seconds(pid: int | None) -> float:
+    """What the server and this process have used so far."""
+    own = sum(os.times()[:2])
+    if pid is None:
+        return own
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stream:  # noqa: PTH123 - no file, the kernel's own
+            fields = stream.read().rpartition(")")[2].split()
+    except OSError:
+        return own
+    return own + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

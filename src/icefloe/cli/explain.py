@@ -1,0 +1,87 @@
+"""``icefloe explain``: how the next run would write its targets, why not more cheaply, and the SQL."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
+from icefloe.errors import UsageError
+from icefloe.lake import Lake
+from icefloe.planner.plan import Plan
+from icefloe.service.client import Client
+from icefloe.service.explain import Explained, Explaining
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(explain)
+
+
+def explain(
+    workflow: Annotated[str, typer.Argument(help="The workflow's id.")],
+    params: Annotated[list[str] | None, typer.Argument(help="Parameters as name=value.")] = None,
+    sql: Annotated[bool, typer.Option(help="Show the statements.")] = True,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show how the next run would write its targets: the pattern, why not a cheaper one, what it reads, the SQL."""
+    given = {}
+    for item in params or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"{item!r} is no parameter", hint="name=value")
+        given[name] = value
+    with Client() as client:
+        found = Explaining(client, Lake.open(client.config)).explain(workflow, given)
+    if output is Output.json:
+        print_json([one.to_dict() for one in found])
+        return
+    for one in found:
+        _show(one, sql)
+    note("nothing was run; names of change tables and of the attempt's branch are the run's own")
+
+
+def _show(one: Explained, sql: bool) -> None:
+    plan = one.plan
+    title = Text(one.step, style="bold")
+    title.append(f" -> {one.target}: ", style="none")
+    title.append(plan.pattern, style="bold cyan")
+    console.print(title)
+    console.print(Text(f"  {plan.reason}"))
+    for refusal in plan.refusals:
+        console.print(Text(f"  not {refusal.pattern}: {refusal.reason}", style="dim"))
+    for line in plan.notes:
+        console.print(Text(f"  {line}", style="yellow"))
+    _partitions(plan)
+    if plan.reads:
+        table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
+        table.add_column("reads")
+        table.add_column("what")
+        for heading in ("files", "rows", "bytes"):
+            table.add_column(heading, justify="right")
+        for read in plan.reads:
+            size = read.size
+            amounts = (f"{size.files:,}", f"{size.rows:,}", byte_text(size.bytes)) if size else ("?", "?", "?")
+            table.add_row(Text(read.table), Text(read.what), *amounts)
+        console.print(table)
+    if sql:
+        for statement in plan.statements:
+            console.print(Text(f"\n-- {statement.role}", style="dim"))
+            console.print(Text(f"{statement.sql};"))
+        if plan.duplicates is not None:
+            console.print(Text("\n-- must give no row", style="dim"))
+            console.print(Text(f"{plan.duplicates};"))
+    console.print()
+
+
+def _partitions(plan: Plan) -> None:
+    touched = plan.partitions
+    if touched is None:
+        return
+    for what, values in (("new", touched.new), ("late", touched.late), ("overwritten", touched.overwritten)):
+        if values:
+            shown = ", ".join("NULL" if value is None else str(value) for value in values[:15])
+            more = f" and {len(values) - 15} more" if len(values) > 15 else ""
+            console.print(Text(f"  {what} partitions of {touched.column}: {shown}{more}"))

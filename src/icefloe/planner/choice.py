@@ -1,0 +1,424 @@
+"""The second half of planning: the cheapest pattern that is proven right, for this change and this target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.errors import KeysMissingError, UnsoundPatternError
+from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
+from icefloe.planner.plan import Partitions, Plan, Read, Refusal, Statement
+from icefloe.planner.statements import KeyColumn, Writer
+
+LARGE_PART = 0.4
+"""A partition of which this share of the source's rows is new is overwritten: see ``docs/concepts/the-write-planner.md``."""
+
+PROPERTIES = {
+    "format-version": "2",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.spark.fanout.enabled": "true",
+    "write.wap.enabled": "true",
+}
+"""What a target is made with: deletes by position, and appends that need no shuffle to lie in their partitions."""
+
+
+def plan(
+    analysis: Analysis,
+    target: TargetState,
+    contents: Contents | None = None,
+    *,
+    columns: tuple[str, ...] | None = None,
+) -> Plan:
+    """The plan. ``columns`` are the result's as Spark names them; without them those that the analysis found."""
+    if columns is not None:
+        analysis = _agreed(analysis, columns)
+    return _Choice(analysis, target, contents or Contents(), columns or analysis.columns or ()).plan()
+
+
+def _agreed(analysis: Analysis, columns: tuple[str, ...]) -> Analysis:
+    """Only what Spark sees as the analysis does is built on."""
+    mine = analysis.columns
+    if mine is None or len(mine) != len(columns):
+        differ = f"Spark sees {len(columns)} columns in the result and the planner {len(mine or ())}"
+        return replace(analysis, influence=None, columns=None, key_maps={}, obstacle=analysis.obstacle or differ)
+    same = {a.lower() for a, b in zip(mine, columns, strict=True) if a.lower() == b.lower()}
+    return replace(analysis, key_maps={name: maps for name, maps in analysis.key_maps.items() if name in same})
+
+
+class _Choice:
+    def __init__(self, analysis: Analysis, target: TargetState, contents: Contents, columns: tuple[str, ...]) -> None:
+        self._analysis = analysis
+        self._target = target
+        self._contents = contents
+        self._columns = columns
+        self._request = analysis.request
+        self._link = analysis.link(target)
+        self._refusals: list[Refusal] = []
+        self._keys = self._declared_keys()
+
+    def plan(self) -> Plan:
+        analysis, wish = self._analysis, self._request.pattern
+        first = self._first_run()
+        if first is not None:
+            return self._full(first)
+        if not analysis.changed and analysis.obstacle is None:
+            return self._done("none", "nothing that the SELECT reads has changed", (), None, ())
+        if wish == "full":
+            return self._full("pattern: full was asked for")
+        obstacle = analysis.obstacle
+        if obstacle is not None and not (wish == "append" and self._only_clock()):
+            return self._full_or_refuse(obstacle)
+        reason = self._why_no_append()
+        if reason is None and wish in ("auto", "append"):
+            return self._append()
+        if wish == "append":
+            raise self._unsound("append", reason or "")
+        self._refusals.append(Refusal("append", reason or "the pattern was asked for"))
+        by_range, by_key = self._why_no_range(), self._why_no_keys()
+        range_first = not analysis.append_only or set(analysis.key_maps) <= {
+            self._link.column.lower() if self._link else ""
+        }
+        if wish == "range_overwrite" or (wish == "auto" and by_range is None and range_first):
+            if by_range is not None:
+                raise self._unsound("range_overwrite", by_range)
+            self._refusals.append(Refusal("key_filter", self._why_range_first()))
+            return self._range_overwrite()
+        if by_key is None:
+            return self._key_filter()
+        if wish in ("merge", "key_filter"):
+            raise self._unsound(wish, by_key)
+        self._refusals.append(Refusal("key_filter", by_key))
+        if by_range is None:
+            return self._range_overwrite()
+        self._refusals.append(Refusal("range_overwrite", by_range))
+        return self._full(by_key)
+
+    # -- what stands in the way --------------------------------------------------------------------------------------------
+
+    def _first_run(self) -> str | None:
+        if not self._target.exists or self._target.total.rows == 0:
+            # An append that starts at the source's present is not to load its past.
+            return None if self._request.pattern == "append" and not self._whole() else "the target has no rows yet"
+        whole = self._whole()
+        if not whole:
+            return None
+        if self._request.pattern == "append":
+            raise self._unsound(
+                "append",
+                f"{whole[0]} is captured as a whole, and the target has rows already: they would be there twice",
+            )
+        return f"{whole[0]} is captured as a whole: its first capture, or its history was lost"
+
+    def _whole(self) -> list[str]:
+        return [one.table.name for one in self._analysis.changed if self._analysis.state(one).whole]
+
+    def _why_no_append(self) -> str | None:
+        analysis = self._analysis
+        found = analysis.influence
+        assert found is not None
+        relation = found.relation
+        if self._keys and self._request.pattern != "append":
+            return "keys were given, so rows are looked up by key; leave keys out, or say pattern: append"
+        if not analysis.append_only:
+            table = next(one.table.name for one in analysis.changed if not analysis.state(one).append_only)
+            return f"rows of {table} were changed or deleted, not only added"
+        ids = frozenset(one.id for one in analysis.changed)
+        if not ids <= relation.linear:
+            return "the SELECT does more than look at each row by itself: old rows of the result can change"
+        if any(a in ids and b in ids for a, b in relation.tangled):
+            return "two changed tables are joined: new rows of one meet old rows of the other"
+        starts: dict[int, set[int]] = {}
+        for one in found.occurrences:
+            starts.setdefault(one.table.start, set()).add(one.id)
+        if any(len(same) > 1 for same in starts.values()):
+            return "a WITH clause that reads a changed table is used more than once"
+        return None
+
+    def _why_no_keys(self) -> str | None:
+        analysis = self._analysis
+        if not analysis.key_maps:
+            return (
+                "no column of the result tells which rows a changed row of "
+                f"{' and '.join(analysis.changed_tables)} has to do with"
+            )
+        for one in analysis.changed:
+            state = analysis.state(one)
+            if state.append_only:
+                continue
+            if state.at_from is None:
+                return f"rows of {state.name} were changed or deleted, and it cannot be read as it was before"
+            if state.partition_filter in (None, "TRUE"):
+                return f"rows of {state.name} were changed or deleted, and metadata does not tell in which partitions"
+        return None
+
+    def _why_no_range(self) -> str | None:
+        if self._link is not None:
+            return None
+        if not self._target.identity_columns:
+            return "the target is not partitioned by a column as it is"
+        named = " or ".join(self._target.identity_columns)
+        return f"the changed partitions of {' and '.join(self._analysis.changed_tables)} do not tell those of the target ({named})"
+
+    def _why_range_first(self) -> str:
+        if not self._analysis.append_only:
+            return "rows were changed or deleted: whole partitions are cheaper than finding out which keys had them"
+        return "the partition is the only key there is"
+
+    def _only_clock(self) -> bool:
+        """``pattern: append`` with nothing against it but a load time or a random id in the SELECT list."""
+        analysis = self._analysis
+        tree = analysis.query.tree
+        clauses = [
+            tree.args.get(name) for name in ("where", "group", "having", "qualify", "joins", "distinct", "limit")
+        ]
+        return (
+            bool(analysis.doubts)
+            and analysis.influence is not None
+            and analysis.obstacle == str(analysis.doubts[0])
+            and not any(clause for clause in clauses)
+        )
+
+    def _full_or_refuse(self, reason: str) -> Plan:
+        if self._request.pattern not in ("auto", "full"):
+            raise self._unsound(self._request.pattern, reason)
+        self._refusals += [Refusal(name, reason) for name in ("append", "key_filter", "range_overwrite")]
+        return self._full(reason)
+
+    def _unsound(self, pattern: str, reason: str) -> UnsoundPatternError:
+        return UnsoundPatternError(
+            f"pattern: {pattern} would give a wrong result: {reason}",
+            where=self._request.where,
+            hint="say pattern: auto, and look at it with: icefloe explain",
+        )
+
+    def _declared_keys(self) -> tuple[str, ...]:
+        found = []
+        by_name = {column.lower(): column for column in self._columns}
+        for key in self._request.keys:
+            if not self._columns:
+                return self._request.keys
+            if key.lower() not in by_name:
+                near = get_close_matches(key.lower(), by_name, n=1)
+                raise KeysMissingError(
+                    f"write.keys names {key!r}, which the SELECT does not give",
+                    where=self._request.where,
+                    hint=f"did you mean {by_name[near[0]]!r}?" if near else f"it gives: {', '.join(self._columns)}",
+                )
+            found.append(by_name[key.lower()])
+        return tuple(found)
+
+    # -- the patterns ------------------------------------------------------------------------------------------------------
+
+    def _full(self, reason: str) -> Plan:
+        rows = self._target.exists and self._target.total.rows > 0
+        reads = [Read(state.name, "as it is at the end of the capture", state.total) for state in self._read_states()]
+        return self._done("full", reason, self._writer().full(delete=rows), None, reads)
+
+    def _append(self) -> Plan:
+        touched = None
+        if self._link is not None:
+            touched = Partitions(self._link.column, new=self._link.values)
+        return self._done(
+            "append",
+            "every row of the result comes from one new row",
+            self._writer().append(),
+            touched,
+            self._change_reads(),
+        )
+
+    def _range_overwrite(self) -> Plan:
+        link = self._link
+        assert link is not None
+        new, old = self._split(link)
+        touched = Partitions(link.column, new=new, overwritten=old)
+        from_changes = self._new_from_changes()
+        statements = self._writer().restricted(touched, new_from_changes=from_changes)
+        reads = self._source_reads(touched, from_changes)
+        return self._done("range_overwrite", f"by the changed values of {link.column}", statements, touched, reads)
+
+    def _key_filter(self) -> Plan:
+        keys = self._filter_keys()
+        writer = self._writer(keys)
+        touched = None
+        from_changes = self._new_from_changes()
+        if self._link is not None:
+            new, old = self._split(self._link)
+            large = tuple(value for value in old if self._changed_in_large_part(value))
+            late = tuple(value for value in old if value not in large)
+            touched = Partitions(self._link.column, new=new, late=late, overwritten=large)
+        statements = writer.restricted(touched, new_from_changes=from_changes)
+        found = self._analysis.influence
+        assert found is not None
+        ids = frozenset(one.id for one in self._analysis.changed)
+        pattern: Pattern = "merge" if ids <= found.relation.linear else "key_filter"
+        if self._request.pattern in ("merge", "key_filter"):
+            pattern = self._request.pattern
+        reason = f"only rows with a changed {', '.join(key.name for key in keys)} can differ"
+        reads = [*self._change_reads(), *self._source_reads(touched, from_changes), *self._target_reads(touched)]
+        return self._done(pattern, reason, statements, touched, reads)
+
+    def _done(
+        self,
+        pattern: Pattern,
+        reason: str,
+        statements: tuple[Statement, ...],
+        touched: Partitions | None,
+        reads: list[Read] | tuple[Read, ...],
+    ) -> Plan:
+        duplicates = None
+        if self._keys and statements and not self._provably_unique():
+            duplicates = self._writer().duplicates(self._keys, touched)
+        return Plan(
+            pattern,
+            reason,
+            tuple(self._refusals),
+            tuple(self._notes()),
+            self._columns,
+            self._keys,
+            statements,
+            duplicates,
+            tuple(reads),
+            touched,
+            self._partition_by(),
+            PROPERTIES,
+        )
+
+    # -- parts -------------------------------------------------------------------------------------------------------------
+
+    def _writer(self, keys: tuple[KeyColumn, ...] = ()) -> Writer:
+        return Writer(self._analysis, self._target, self._columns, keys, self._link)
+
+    def _filter_keys(self) -> tuple[KeyColumn, ...]:
+        """The given keys as far as they are mapped; without any, what makes the rows unique; else all that is mapped."""
+        maps = self._analysis.key_maps
+        found = self._analysis.influence
+        assert found is not None
+        names = [key for key in self._keys if key.lower() in maps]
+        if not names and found.relation.unique is not None:
+            unique = [self._columns[index] for index in sorted(found.relation.unique)]
+            names = [name for name in unique if name.lower() in maps]
+        if not names:
+            names = [name for name in self._columns if name.lower() in maps]
+        partition = self._link.column.lower() if self._link else None
+        if partition is not None and partition not in {name.lower() for name in names}:
+            names.append(next(name for name in self._columns if name.lower() == partition))
+        return tuple(
+            KeyColumn(name, self._may_be_null(name), few=name.lower() == partition and len(names) > 1) for name in names
+        )
+
+    def _may_be_null(self, name: str) -> bool:
+        for one in self._analysis.changed:
+            state = self._analysis.state(one)
+            text = self._analysis.key_maps[name.lower()][one.id]
+            column = next((c.name for c in state.columns if text == f"`{c.name}`"), None)
+            if column is None or not state.append_only or state.nulls.get(column, 1) > 0:
+                return not text.startswith("'")
+        return False
+
+    def _split(self, link: Link) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Changed partitions that the target does not have, and those that it may have."""
+        there = self._contents.target
+        new = tuple(value for value in link.values if there is not None and value not in there)
+        return new, tuple(value for value in link.values if value not in new)
+
+    def _changed_in_large_part(self, value: Any) -> bool:
+        live = (self._contents.source or {}).get(value)
+        if live is None or live.rows == 0 or self._link is None or len(self._analysis.changed) != 1:
+            return False
+        return self._link.added.get(value, 0) >= LARGE_PART * live.rows
+
+    def _new_from_changes(self) -> bool:
+        """Whether a partition that the target does not have can be computed from the change tables alone."""
+        analysis = self._analysis
+        found = analysis.influence
+        assert found is not None
+        ids = frozenset(one.id for one in analysis.changed)
+        return analysis.append_only and len(ids) == 1 and ids <= found.relation.grows
+
+    def _provably_unique(self) -> bool:
+        found = self._analysis.influence
+        if found is None or found.relation.unique is None or len(self._columns) != len(found.relation.columns):
+            return False
+        names = {self._columns[index].lower() for index in found.relation.unique}
+        return names <= {key.lower() for key in self._keys}
+
+    def _partition_by(self) -> tuple[str, ...]:
+        """Of a new target: what was asked for, else the first date among the keys, or that a source is partitioned by."""
+        if self._request.partition_by:
+            return self._request.partition_by
+        found = self._analysis.influence
+        if found is None or len(self._columns) != len(found.relation.columns):
+            return ()
+        keys = {key.lower() for key in self._keys}
+        unique = {self._columns[index].lower() for index in found.relation.unique or ()}
+        partitions = {
+            key.column.lower() for state in self._analysis.sources.values() for key in state.changed_partitions
+        }
+        for name, place in zip(self._columns, found.relation.columns, strict=True):
+            if place.type == "date" and name.lower() in (keys or unique or partitions):
+                return (name,)
+        return ()
+
+    def _notes(self) -> list[str]:
+        out = []
+        for state in self._analysis.sources.values():
+            if state.changed and state.ignored:
+                named = ", ".join(f"{count} × {name}" for name, count in state.ignored.items())
+                out.append(f"{state.name}: the capture passed over {named}, and so does the target")
+        if self._request.lookup_tables:
+            named = ", ".join(self._request.lookup_tables)
+            out.append(f"read as they are, their changes recompute nothing: {named}")
+        if self._target.exists and not self._target.merge_on_read:
+            out.append(
+                "the target rewrites whole files at each delete; cheaper: ALTER TABLE "
+                f"{self._target.name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
+            )
+        return out
+
+    def _read_states(self) -> list[Any]:
+        names = self._analysis.query.table_names
+        return [self._analysis.sources[name] for name in names if name in self._analysis.sources]
+
+    def _change_reads(self) -> list[Read]:
+        tables = dict.fromkeys(self._analysis.changed_tables)
+        return [
+            Read(name, "what changed", self._analysis.sources[name].added)
+            for name in tables
+            if self._analysis.sources[name].append_only
+        ]
+
+    def _source_reads(self, touched: Partitions | None, from_changes: bool) -> list[Read]:
+        out = []
+        for state in self._read_states():
+            if touched is None or state.name not in self._analysis.changed_tables:
+                out.append(Read(state.name, "as it is at the end of the capture", state.total))
+                continue
+            values = (*touched.late, *touched.overwritten, *(() if from_changes else touched.new))
+            live = self._contents.source
+            size = _sum([live.get(value, Size()) for value in values]) if live is not None else None
+            what = f"{len(values)} partition{'s' if len(values) != 1 else ''} at the end of the capture"
+            if values:
+                out.append(Read(state.name, what, size))
+        return out
+
+    def _target_reads(self, touched: Partitions | None) -> list[Read]:
+        if touched is None:
+            return [Read(self._target.name, "its keys", self._target.total)]
+        if not touched.late:
+            return []
+        there = self._contents.target
+        size = _sum([there.get(value, Size()) for value in touched.late]) if there is not None else None
+        count = len(touched.late)
+        return [Read(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
+
+
+def _sum(sizes: list[Size]) -> Size:
+    total = Size()
+    for size in sizes:
+        total = total + size
+    return total

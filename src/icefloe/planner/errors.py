@@ -1,0 +1,41 @@
+"""What the planner refuses, each with its own code. All of it is found before anything is published."""
+
+from __future__ import annotations
+
+from icefloe.errors import ConflictError, UsageError
+
+
+class NotASelectError(UsageError):
+    """``write:`` needs one SELECT: not several statements, none that writes, none that only sets something."""
+
+    code = "planner.not-a-select"
+
+
+class KeysMissingError(UsageError):
+    """``write.keys`` names a column that the SELECT does not give."""
+
+    code = "planner.keys-missing"
+
+
+class KeysNotUniqueError(UsageError):
+    """Two rows of the result have the same keys."""
+
+    code = "planner.keys-not-unique"
+
+
+class UnsoundPatternError(UsageError):
+    """The pattern that was asked for would give a wrong result for this SELECT or this change."""
+
+    code = "planner.unsound-pattern"
+
+
+class TargetMismatchError(UsageError):
+    """The target has other columns or types than the SELECT gives."""
+
+    code = "planner.target-mismatch"
+
+
+class SpecChangedError(ConflictError):
+    """The target's schema or partitioning was changed between planning and publishing; the step is planned again."""
+
+    code = "planner.target-changed"

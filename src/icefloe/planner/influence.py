@@ -1,0 +1,669 @@
+"""Which rows of a query's result can a changed source row touch? Worked out bottom-up, clause by clause.
+
+Each clause has a rule that says what becomes of the maps of a :class:`~icefloe.planner.relation.Relation`:
+
+- a table maps each column to itself; WHERE and a plain column keep the map, an expression of mapped columns is mapped;
+- GROUP BY keeps what is made of the grouping expressions, a window what is made of every PARTITION BY;
+- UNION, INTERSECT, EXCEPT and DISTINCT keep the map, branch by branch;
+- an inner join keeps both sides' maps, and an equality carries a value over to the other side. A row of the optional side of
+  an outer join touches the rows that it is joined to, so only what the equalities carry over stays. So with EXISTS, IN and
+  correlated subqueries;
+- LIMIT, ROLLUP, an aggregate without GROUP BY: any row may change, nothing stays mapped.
+
+What is not listed here is not understood, and is told (:class:`~icefloe.planner.relation.UnclearError`), never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from icefloe.planner.functions import is_aggregate, is_generator
+from icefloe.planner.inputs import Column
+from icefloe.planner.query import Query, TableName
+from icefloe.planner.relation import Maps, Place, Relation, UnclearError, around, local, merged, place_of, shifted
+
+_SELECT_WORDS = """
+    with_ expressions from_ joins laterals where group having windows qualify distinct order sort cluster distribute limit offset
+    fetch hint
+"""
+_SELECT_PARTS = frozenset(_SELECT_WORDS.split())
+_JOINS = {"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"}
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One reading of a table by the query. A WITH clause that is used twice reads its tables twice."""
+
+    id: int
+    table: TableName
+
+
+@dataclass(frozen=True)
+class Influence:
+    relation: Relation
+    occurrences: tuple[Occurrence, ...]
+
+    def of(self, names: frozenset[str]) -> tuple[Occurrence, ...]:
+        return tuple(one for one in self.occurrences if one.table.name in names)
+
+
+def analyse(query: Query, columns: Mapping[str, Sequence[Column]]) -> Influence:
+    """``columns`` has the schema of every table that the query names. Raises :class:`UnclearError`."""
+    analyser = _Analyser(query, columns)
+    relation = analyser.query(query.tree, {}, None)
+    return Influence(relation, tuple(analyser.occurrences))
+
+
+@dataclass(frozen=True)
+class _Projection:
+    name: str
+    value: exp.Expr
+    type: str | None = None
+
+
+class _Analyser:
+    def __init__(self, query: Query, columns: Mapping[str, Sequence[Column]]) -> None:
+        self._by_start = {table.start: table for table in query.tables}
+        self._columns = columns
+        self.occurrences: list[Occurrence] = []
+
+    def query(self, node: exp.Expr, ctes: Mapping[str, Callable[[], Relation]], outer: Relation | None) -> Relation:
+        node = node.unnest() if isinstance(node, exp.Paren) else node
+        clause = node.args.get("with_")
+        if clause is not None:
+            if clause.args.get("recursive"):
+                raise UnclearError("WITH RECURSIVE")
+            ctes = dict(ctes)
+            for cte in clause.expressions:
+                known = dict(ctes)
+                ctes[cte.alias.lower()] = self._cte(cte, known)
+        if isinstance(node, exp.Select):
+            found = _Select(self, node, ctes, outer).relation()
+        elif isinstance(node, exp.SetOperation):
+            found = self._set_operation(node, ctes, outer)
+        elif isinstance(node, exp.Subquery):
+            inner = self.query(node.this, ctes, outer)
+            found = _named(inner, node.args.get("alias"))
+        else:
+            raise UnclearError(f"{node.key.upper()} is not understood here")
+        if any(node.args.get(name) for name in ("limit", "offset", "fetch")):
+            found = _anything(found)
+        return found
+
+    def _cte(self, cte: exp.CTE, ctes: Mapping[str, Callable[[], Relation]]) -> Callable[[], Relation]:
+        return lambda: _named(self.query(cte.this, ctes, None), cte.args.get("alias"))
+
+    def _set_operation(
+        self, node: exp.SetOperation, ctes: Mapping[str, Callable[[], Relation]], outer: Relation | None
+    ) -> Relation:
+        if node.args.get("by_name") or node.args.get("side") or node.args.get("kind"):
+            raise UnclearError("UNION BY NAME")
+        left, right = self.query(node.this, ctes, outer), self.query(node.expression, ctes, outer)
+        if len(left.columns) != len(right.columns):
+            raise UnclearError("the two sides of a UNION have different numbers of columns")
+        # Where the sides differ in type, Spark converts: the value in the result is another one then.
+        same = [a.type is not None and a.type == b.type for a, b in zip(left.columns, right.columns, strict=True)]
+        places = tuple(
+            Place(None, a.name, a.type if fits else None) for a, fits in zip(left.columns, same, strict=True)
+        )
+        maps = {
+            one: {index: found for index, found in columns.items() if same[index]}
+            for one, columns in merged(left.maps, right.maps).items()
+        }
+        everything = left.occurrences | right.occurrences
+        all_rows = isinstance(node, exp.Union) and not node.args.get("distinct")
+        linear = left.linear | right.linear
+        is_union = isinstance(node, exp.Union)
+        return Relation(
+            places,
+            maps,
+            linear if all_rows else frozenset(),
+            (left.grows | right.grows if all_rows else linear) if is_union else frozenset(),
+            frozenset(),
+            left.tangled | right.tangled,
+            merged(left.outer, right.outer),
+            (*left.unions, *right.unions, (everything, left.occurrences), (everything, right.occurrences)),
+            frozenset(range(len(places))) if not all_rows and node.args.get("distinct", True) else None,
+        )
+
+    def table(self, node: exp.Table, ctes: Mapping[str, Callable[[], Relation]]) -> Relation:
+        if not isinstance(node.this, exp.Identifier):
+            if node.find(exp.Column):
+                raise UnclearError(f"the table function {node.this.name or node.sql()}")
+            columns = node.alias_column_names
+            if not columns:
+                raise UnclearError(f"the columns of {node.sql(dialect='spark')}")
+            return Relation(tuple(Place(node.alias or None, name) for name in columns))
+        if not node.db and node.name.lower() in ctes:
+            found = ctes[node.name.lower()]()
+            return _named(found, node.args.get("alias"), node.name)
+        start = node.parts[0].meta.get("start")
+        table = self._by_start.get(start) if start is not None else None
+        if table is None:
+            raise UnclearError(f"the table {node.sql(dialect='spark')}")
+        if not table.plain:
+            raise UnclearError(f"{table.name} is read at a version, by sample or with a pivot")
+        if table.name not in self._columns:
+            raise UnclearError(f"the columns of {table.name} are not known")
+        occurrence = Occurrence(len(self.occurrences), table)
+        self.occurrences.append(occurrence)
+        own = frozenset({occurrence.id})
+        qualifier = node.alias or node.name
+        columns_ = self._columns[table.name]
+        base = Relation(
+            tuple(Place(qualifier, column.name, column.type) for column in columns_),
+            {
+                occurrence.id: {
+                    index: exp.column(exp.to_identifier(column.name, quoted=True))
+                    for index, column in enumerate(columns_)
+                }
+            },
+            own,
+            own,
+            own,
+        )
+        alias = node.args.get("alias")
+        return _named(base, alias) if alias is not None and alias.columns else base
+
+
+class _Select:
+    """One SELECT block, from FROM to LIMIT."""
+
+    def __init__(
+        self,
+        analyser: _Analyser,
+        node: exp.Select,
+        ctes: Mapping[str, Callable[[], Relation]],
+        outer: Relation | None,
+    ) -> None:
+        strange = [name for name, value in node.args.items() if value and name not in _SELECT_PARTS]
+        if strange:
+            raise UnclearError(f"{strange[0].replace('_', ' ').strip().upper()} in a SELECT")
+        self._analyser = analyser
+        self._node = node
+        self._ctes = ctes
+        self._outer = outer
+        self._aliases: dict[str, exp.Expr] = {}
+        self._correlated: Maps = {}
+        self._from = self._joined()
+
+    def relation(self) -> Relation:
+        node = self._node
+        where = node.args.get("where")
+        if where is not None:
+            self._filter(list(_conjuncts(where.this)))
+        projections = self._projections()
+        group = self._group(projections)
+        having, qualify = node.args.get("having"), node.args.get("qualify")
+        for clause in (having, qualify):
+            if clause is not None:
+                self._resolved(clause.this)
+        aggregated = group is not None or having is not None or any(_has_aggregate(one.value) for one in projections)
+        atoms: list[list[exp.Expr]] = [group or []] if aggregated else []
+        windows = [window for part in (*node.expressions, qualify) if part for window in part.find_all(exp.Window)]
+        if windows:
+            atoms.append(self._partitions(windows))
+        source = self._from
+        maps: Maps = {
+            one: {
+                index: found
+                for index, projection in enumerate(projections)
+                if (found := _mapped(projection.value, atoms, source.maps[one])) is not None
+            }
+            for one in source.maps
+        }
+        distinct = node.args.get("distinct") is not None
+        if distinct and node.args["distinct"].args.get("on") is not None:
+            raise UnclearError("DISTINCT ON")
+        whole = aggregated and not group
+        plain = not (aggregated or windows or distinct)
+        filters_groups = having is not None or qualify is not None or whole
+        bare = where is None and not node.args.get("joins") and not node.args.get("laterals")
+        return Relation(
+            tuple(Place(None, one.name, one.type) for one in projections),
+            maps,
+            source.linear if plain else frozenset(),
+            frozenset() if filters_groups else source.grows if plain and bare else source.linear,
+            frozenset() if whole else source.needs,
+            source.tangled,
+            self._correlated,
+            source.unions,
+            self._unique(projections, group, distinct),
+        )
+
+    # -- FROM --------------------------------------------------------------------------------------------------------------
+
+    def _joined(self) -> Relation:
+        clause = self._node.args.get("from_")
+        if clause is None:
+            return Relation()
+        found = self._source(clause.this)
+        for join in self._node.args.get("joins") or ():
+            found = self._join(found, join)
+        for lateral in self._node.args.get("laterals") or ():
+            found = self._lateral(found, lateral)
+        return found
+
+    def _source(self, node: exp.Expr) -> Relation:
+        if isinstance(node, exp.Table):
+            found = self._analyser.table(node, self._ctes)
+        elif isinstance(node, exp.Subquery):
+            if isinstance(node.this, exp.Table):
+                found = _named(self._source(node.this), node.args.get("alias"))
+            else:
+                found = self._analyser.query(node, self._ctes, None)
+        elif isinstance(node, exp.Values):
+            alias = node.args.get("alias")
+            if alias is None or not alias.columns:
+                raise UnclearError("VALUES without names for its columns")
+            found = Relation(tuple(Place(node.alias, column.name) for column in alias.columns))
+        else:
+            raise UnclearError(f"{node.key.upper()} in FROM")
+        if node.args.get("pivots") or node.args.get("sample"):
+            raise UnclearError("PIVOT or TABLESAMPLE")
+        for join in node.args.get("joins") or ():
+            found = self._join(found, join)
+        for lateral in node.args.get("laterals") or ():
+            found = self._lateral(found, lateral)
+        return found
+
+    def _lateral(self, left: Relation, node: exp.Lateral) -> Relation:
+        alias = node.args.get("alias")
+        if not node.args.get("view") or alias is None or not alias.columns:
+            raise UnclearError("LATERAL without names for its columns")
+        qualifier = alias.name or None
+        more = tuple(Place(qualifier, column.name) for column in alias.columns)
+        return replace(left, columns=left.columns + more, unique=None)
+
+    def _join(self, left: Relation, node: exp.Join) -> Relation:
+        side, kind = str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()
+        if node.args.get("method") or kind not in _JOINS or side not in ("", "LEFT", "RIGHT", "FULL"):
+            raise UnclearError(f"{node.args.get('method') or kind or side} JOIN")
+        right = self._source(node.this)
+        using = [name.name for name in node.args.get("using") or ()]
+        width = len(left.columns)
+        both = Relation(
+            left.columns + right.columns,
+            merged(left.maps, shifted(right.maps, width)),
+            left.linear | right.linear,
+            left.linear | right.linear,
+            left.needs | right.needs,
+            left.tangled | right.tangled | frozenset((a, b) for a in left.occurrences for b in right.occurrences),
+            {},
+            (*left.unions, *right.unions),
+        )
+        equal = [(_find(left.columns, None, name), width + _find(right.columns, None, name)) for name in using]
+        self._from = both
+        conditions = [self._resolved(one) for one in _conjuncts(node.args.get("on"))]
+        both = self._from  # subqueries in ON have added theirs
+        equal += [pair for one in conditions if (pair := _equality(one)) is not None]
+        equal = [(a, b) for a, b in equal if _same_type(both.columns[a], both.columns[b])]
+        across = [(min(pair), max(pair)) for pair in equal if min(pair) < width <= max(pair)]
+        if kind in ("SEMI", "ANTI"):
+            kept = {one: dict(left.maps[one]) for one in left.maps}
+            kept |= {one: _carried(both.maps[one], across, to_left=True) for one in right.maps}
+            return replace(left, maps=kept, tangled=both.tangled, unique=None)
+        if side == "":
+            joined = replace(both, maps=_enriched(both.maps, equal))
+        elif side == "LEFT":
+            maps = {one: both.maps[one] for one in left.maps}
+            maps |= {one: _carried(both.maps[one], across, to_left=True) for one in right.maps}
+            joined = replace(
+                both, maps=maps, linear=left.linear, grows=left.linear, needs=left.needs, unions=left.unions
+            )
+        elif side == "RIGHT":
+            maps = {one: both.maps[one] for one in right.maps}
+            maps |= {one: _carried(both.maps[one], across, to_left=False) for one in left.maps}
+            joined = replace(
+                both, maps=maps, linear=right.linear, grows=right.linear, needs=right.needs, unions=right.unions
+            )
+        else:
+            joined = replace(
+                both,
+                maps={one: {} for one in both.maps},
+                linear=frozenset(),
+                grows=frozenset(),
+                needs=frozenset(),
+                unions=(),
+            )
+        # What a subquery in ON reads touches the rows of both sides that it is correlated with.
+        for one in both.maps.keys() - left.maps.keys() - right.maps.keys():
+            joined.maps[one] = {}
+        return _with_using(joined, both, using, equal[: len(using)]) if using else joined
+
+    # -- WHERE -------------------------------------------------------------------------------------------------------------
+
+    def _filter(self, conjuncts: Sequence[exp.Expr]) -> None:
+        equal = []
+        for one in conjuncts:
+            resolved = self._resolved(one, top=True)
+            pair = _equality(resolved)
+            if pair is not None and _same_type(self._from.columns[pair[0]], self._from.columns[pair[1]]):
+                equal.append(pair)
+            self._correlate(resolved)
+        self._from = replace(self._from, maps=_enriched(self._from.maps, equal))
+
+    def _correlate(self, conjunct: exp.Expr) -> None:
+        """``inner = outer`` as a condition of its own: the inner rows matter to outer rows with that value only."""
+        if self._outer is None or not isinstance(conjunct, exp.EQ | exp.NullSafeEQ):
+            return
+        for inner, outer in ((conjunct.this, conjunct.expression), (conjunct.expression, conjunct.this)):
+            here, there = place_of(inner), place_of(outer, "^")
+            if here is None or there is None:
+                continue
+            if not _same_type(self._from.columns[here], self._outer.columns[there]):
+                continue
+            for one, columns in self._from.maps.items():
+                if here in columns:
+                    self._correlated.setdefault(one, {}).setdefault(there, columns[here])
+
+    def _subquery(self, node: exp.Expr, user: exp.Expr, top: bool) -> exp.Expr:
+        """What a subquery reads touches the rows that it is correlated with; IN also those with the value it gives."""
+        inner = self._analyser.query(node, self._ctes, self._from)
+        touched: Maps = {one: dict(inner.outer.get(one, {})) for one in inner.maps}
+        if top and isinstance(user, exp.In) and not isinstance(user.parent, exp.Not) and len(inner.columns) == 1:
+            asked = place_of(self._resolved(user.this))
+            if asked is not None and _same_type(self._from.columns[asked], inner.columns[0]):
+                for one, columns in inner.maps.items():
+                    if 0 in columns:
+                        touched[one].setdefault(asked, columns[0])
+        self._from = replace(self._from, maps=merged(self._from.maps, touched))
+        return exp.column(exp.to_identifier(f"?{len(self._from.maps)}", quoted=True))
+
+    # -- SELECT, GROUP BY, windows -----------------------------------------------------------------------------------------
+
+    def _projections(self) -> list[_Projection]:
+        found: list[_Projection] = []
+        for node in self._node.expressions:
+            if node.is_star:
+                found += self._star(node)
+                continue
+            if isinstance(node, exp.Aliases):
+                raise UnclearError("a function that gives several columns")
+            value = node.unalias()
+            if is_generator(value) and (not isinstance(value, exp.Explode) or not node.alias):
+                raise UnclearError("a function that gives several columns or rows, without a name for its column")
+            resolved = self._resolved(value)
+            at = place_of(resolved)
+            kind = self._from.columns[at].type if at is not None else _type(resolved)
+            found.append(_Projection(node.alias or _default_name(value), resolved, kind))
+            if node.alias:
+                self._aliases.setdefault(node.alias.lower(), resolved)
+        return found
+
+    def _star(self, node: exp.Expr) -> Iterator[_Projection]:
+        star = node if isinstance(node, exp.Star) else node.this
+        if any(star.args.get(name) for name in ("replace", "rename")):
+            raise UnclearError("* REPLACE or * RENAME")
+        without = {item.name.lower() for item in star.args.get("except_") or ()}
+        qualifier = node.table.lower() if isinstance(node, exp.Column) and node.table else None
+        seen = False
+        for index, place in enumerate(self._from.columns):
+            fits = not place.hidden if qualifier is None else (place.qualifier or "").lower() == qualifier
+            if not fits:
+                continue
+            seen = True
+            if place.name.lower() not in without:
+                yield _Projection(place.name, local(index), place.type)
+        if not seen:
+            raise UnclearError(f"{node.sql(dialect='spark')}")
+
+    def _group(self, projections: Sequence[_Projection]) -> list[exp.Expr] | None:
+        """The grouping expressions; an empty list when rows of several groupings come out; ``None``: not grouped."""
+        clause = self._node.args.get("group")
+        if clause is None:
+            return None
+        if any(clause.args.get(name) for name in ("rollup", "cube", "grouping_sets", "totals")):
+            return []
+        if clause.args.get("all"):
+            return [one.value for one in projections if not _has_aggregate(one.value)]
+        found = []
+        for item in clause.expressions:
+            if isinstance(item, exp.GroupingSets | exp.Cube | exp.Rollup):
+                return []
+            if isinstance(item, exp.Literal) and not item.is_string:
+                number = int(item.this)
+                if not 1 <= number <= len(projections):
+                    raise UnclearError(f"GROUP BY {number}")
+                found.append(projections[number - 1].value)
+            else:
+                found.append(self._resolved(item))
+        return found
+
+    def _partitions(self, windows: Sequence[exp.Window]) -> list[exp.Expr]:
+        """The expressions that every window is partitioned by."""
+        named = {window.this.name.lower(): window for window in self._node.args.get("windows") or ()}
+        common: list[exp.Expr] | None = None
+        for window in windows:
+            given = window.args.get("partition_by") or []
+            if not given and window.alias:
+                base = named.get(window.alias.lower())
+                given = (base.args.get("partition_by") or []) if base is not None else []
+            own = [self._resolved(one) for one in given]
+            common = own if common is None else [one for one in common if one in own]
+        return common or []
+
+    def _unique(
+        self, projections: Sequence[_Projection], group: list[exp.Expr] | None, distinct: bool
+    ) -> frozenset[int] | None:
+        values = [one.value for one in projections]
+        if group and all(one in values for one in group):
+            return frozenset(values.index(one) for one in group)
+        return frozenset(range(len(values))) if distinct else None
+
+    # -- names -------------------------------------------------------------------------------------------------------------
+
+    def _resolved(self, node: exp.Expr, *, top: bool = False) -> exp.Expr:
+        """A copy in which columns are places and subqueries are opaque."""
+        copied = node.copy()
+        holder = exp.Paren(this=copied)
+        for query in _topmost_queries(holder):
+            user = query.parent
+            while isinstance(user, exp.Subquery | exp.Paren) and user is not holder:
+                user = user.parent
+            is_top = top and (user is holder.this or (isinstance(user, exp.Not) and user is holder.this))
+            opaque = self._subquery(query, user or holder, is_top)
+            outermost: exp.Expr = query
+            while isinstance(outermost.parent, exp.Subquery):
+                outermost = outermost.parent
+            outermost.replace(opaque)
+        for column in list(holder.find_all(exp.Column)):
+            if not column.name.startswith(("#", "^", "?")):
+                column.replace(self._column(column))
+        found: exp.Expr = holder.this
+        return found
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        if isinstance(node.this, exp.Star):
+            return exp.Star()
+        qualifier, name = node.table or None, node.name
+        index = _seek(self._from.columns, qualifier, name)
+        if index is not None:
+            return local(index)
+        if qualifier is not None:
+            # ``a.b`` may be the member b of a column a.
+            member = _seek(self._from.columns, node.text("db") or None, qualifier)
+            if member is not None:
+                return exp.Dot(this=local(member), expression=exp.to_identifier(name, quoted=True))
+        elif name.lower() in self._aliases:
+            return self._aliases[name.lower()].copy()
+        if self._outer is not None:
+            index = _seek(self._outer.columns, qualifier, name)
+            if index is not None:
+                return around(index)
+        raise UnclearError(f"the column {node.sql(dialect='spark')}")
+
+
+# -- rules -----------------------------------------------------------------------------------------------------------------
+
+
+def _anything(relation: Relation) -> Relation:
+    """Any row may come or go."""
+    return replace(relation, maps={one: {} for one in relation.maps}, linear=frozenset(), grows=frozenset(), unions=())
+
+
+def _mapped(value: exp.Expr, atoms: list[list[exp.Expr]], maps: Mapping[int, exp.Expr]) -> exp.Expr | None:
+    """A value over an occurrence's own columns; ``atoms`` are what it may be made of, window over grouping over columns."""
+    if atoms:
+        if value in atoms[-1]:
+            return _mapped(value, atoms[:-1], maps)
+    else:
+        at = place_of(value)
+        if at is not None:
+            found = maps.get(at)
+            return found.copy() if found is not None else None
+    if isinstance(value, exp.Column | exp.Window | exp.Star) or is_aggregate(value) or is_generator(value):
+        return None
+    built = value.copy()
+    for key, child in list(built.args.items()):
+        if isinstance(child, exp.Expr):
+            part = _mapped(child, atoms, maps)
+            if part is None:
+                return None
+            built.set(key, part)
+        elif isinstance(child, list) and any(isinstance(item, exp.Expr) for item in child):
+            parts = [_mapped(item, atoms, maps) if isinstance(item, exp.Expr) else item for item in child]
+            if any(part is None for part in parts):
+                return None
+            built.set(key, parts)
+    return built
+
+
+def _enriched(maps: Maps, equal: Sequence[tuple[int, int]]) -> Maps:
+    """Rows in which two columns are equal: what is known of one is known of the other."""
+    out = {one: dict(columns) for one, columns in maps.items()}
+    for columns in out.values():
+        for _ in equal:  # as often as a value may have to be handed on
+            for a, b in equal:
+                if a in columns:
+                    columns.setdefault(b, columns[a])
+                elif b in columns:
+                    columns.setdefault(a, columns[b])
+    return out
+
+
+def _carried(maps: Mapping[int, exp.Expr], across: Sequence[tuple[int, int]], *, to_left: bool) -> dict[int, exp.Expr]:
+    """What the equalities of an outer or semi join say of the other side's columns."""
+    pairs = [(left, right) if to_left else (right, left) for left, right in across]
+    return {there: maps[here] for there, here in pairs if here in maps}
+
+
+def _with_using(joined: Relation, both: Relation, using: Sequence[str], equal: Sequence[tuple[int, int]]) -> Relation:
+    """The columns that USING merges come first and hide their two halves."""
+    if len(equal) != len(using):
+        raise UnclearError("JOIN USING columns of different types")
+    count = len(using)
+    halves = {index for pair in equal for index in pair}
+    hidden = tuple(
+        replace(place, hidden=True) if index in halves else place for index, place in enumerate(joined.columns)
+    )
+    maps = shifted(joined.maps, count)
+    for number, (left, right) in enumerate(equal):
+        for one, columns in both.maps.items():
+            # Both halves of a matched row are equal, and an unmatched row shows the half that is there.
+            found = columns.get(left, columns.get(right))
+            if found is not None and one in maps:
+                maps[one][number] = found
+    places = tuple(Place(None, both.columns[left].name, both.columns[left].type) for left, _ in equal)
+    return replace(joined, columns=places + hidden, maps=maps)
+
+
+def _named(relation: Relation, alias: exp.Expr | None, fallback: str | None = None) -> Relation:
+    """The relation under an alias, with the column names that the alias gives."""
+    name = (alias.name if alias is not None else "") or fallback
+    given = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if given and len(given) != len(relation.columns):
+        raise UnclearError(f"{name} has another number of column names than columns")
+    places = tuple(
+        Place(name or place.qualifier, given[index] if given else place.name, place.type)
+        for index, place in enumerate(relation.columns)
+        if not place.hidden or given
+    )
+    if len(places) != len(relation.columns):
+        raise UnclearError("JOIN USING in brackets")
+    return replace(relation, columns=places)
+
+
+def _equality(node: exp.Expr) -> tuple[int, int] | None:
+    if not isinstance(node, exp.EQ):
+        return None
+    a, b = place_of(node.this), place_of(node.expression)
+    return (a, b) if a is not None and b is not None else None
+
+
+def _same_type(a: Place, b: Place) -> bool:
+    """Columns of different types are compared after a conversion: they may be equal without being the same."""
+    return a.type is not None and a.type == b.type
+
+
+def _conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    if node is None:
+        return
+    if isinstance(node, exp.And):
+        yield from _conjuncts(node.this)
+        yield from _conjuncts(node.expression)
+    elif isinstance(node, exp.Paren):
+        yield from _conjuncts(node.this)
+    else:
+        yield node
+
+
+def _topmost_queries(node: exp.Expr) -> list[exp.Expr]:
+    found: list[exp.Expr] = []
+    for part in node.iter_expressions():
+        if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery):
+            found.append(part)
+        else:
+            found += _topmost_queries(part)
+    return found
+
+
+def _type(node: exp.Expr) -> str | None:
+    """The type of a few plain expressions; ``None``: not known, which is never taken for equal."""
+    if isinstance(node, exp.Paren):
+        return _type(node.this)
+    if isinstance(node, exp.Literal):
+        return "string" if node.is_string else "int" if node.is_int else None
+    if isinstance(node, exp.Cast):
+        words = {
+            "DATE": "date",
+            "TEXT": "string",
+            "VARCHAR": "string",
+            "BIGINT": "long",
+            "INT": "int",
+            "DOUBLE": "double",
+        }
+        return words.get(node.to.this.name if isinstance(node.to.this, exp.DataType.Type) else "")
+    if isinstance(node, exp.TsOrDsToDate):
+        return "date"
+    return "string" if isinstance(node, exp.Upper | exp.Lower | exp.Trim | exp.Substring) else None
+
+
+def _has_aggregate(node: exp.Expr) -> bool:
+    return any(is_aggregate(part) for part in node.walk())
+
+
+def _default_name(node: exp.Expr) -> str:
+    return node.output_name or node.sql(dialect="spark").lower()
+
+
+def _find(columns: Sequence[Place], qualifier: str | None, name: str) -> int:
+    found = _seek(columns, qualifier, name)
+    if found is None:
+        raise UnclearError(f"the column {name}")
+    return found
+
+
+def _seek(columns: Sequence[Place], qualifier: str | None, name: str) -> int | None:
+    found = [
+        index
+        for index, place in enumerate(columns)
+        if place.name.lower() == name.lower()
+        and (not place.hidden if qualifier is None else (place.qualifier or "").lower() == qualifier.lower())
+    ]
+    if len(found) > 1:
+        raise UnclearError(f"the column {name} stands for several")
+    return found[0] if found else None

@@ -1,0 +1,100 @@
+"""What the planner decides: the pattern, why not a cheaper one, the statements, and what they will read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from icefloe.planner.inputs import Pattern, Size
+
+Role = Literal["delete keys", "delete partitions", "delete all", "append"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement, to be run on the attempt's branch of the target."""
+
+    role: Role
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a plan reads of one table, from metadata. ``size`` is an upper bound; ``None``: not known."""
+
+    table: str
+    what: str
+    size: Size | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a cheaper pattern was not taken."""
+
+    pattern: Pattern
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The target's partitions that are touched, by what is done to them."""
+
+    column: str
+    new: tuple[Any, ...] = ()
+    late: tuple[Any, ...] = ()
+    overwritten: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``statements`` run in order; then ``duplicates``, if there is one, must give no row; then the branch is published."""
+
+    pattern: Pattern
+    reason: str
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    duplicates: str | None
+    reads: tuple[Read, ...]
+    partitions: Partitions | None = None
+    partition_by: tuple[str, ...] = ()
+    """For a target that does not exist yet."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``icefloe explain``."""
+        touched = self.partitions
+        return {
+            "pattern": self.pattern,
+            "reason": self.reason,
+            "not": {one.pattern: one.reason for one in self.refusals},
+            "notes": list(self.notes),
+            "keys": list(self.keys),
+            "partitions": {
+                "column": touched.column,
+                "new": [_shown(value) for value in touched.new],
+                "late": [_shown(value) for value in touched.late],
+                "overwritten": [_shown(value) for value in touched.overwritten],
+            }
+            if touched
+            else None,
+            "reads": [
+                {
+                    "table": read.table,
+                    "what": read.what,
+                    "files": read.size.files if read.size else None,
+                    "rows": read.size.rows if read.size else None,
+                    "bytes": read.size.bytes if read.size else None,
+                }
+                for read in self.reads
+            ],
+            "statements": [{"role": one.role, "sql": one.sql} for one in self.statements],
+            "duplicates": self.duplicates,
+        }
+
+
+def _shown(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | str) else str(value)

@@ -1,0 +1,279 @@
+"""The SQL of a plan. Everything that decides is elsewhere; here it is written down.
+
+Two forms restrict the SELECT to what changed. Where one reading of one table changed and every row of the result needs a row of
+it, the table's name is bound to a selection of its rows: late partitions by key, overwritten ones whole, new ones from the change
+table, all through one run of the SELECT. In all other cases the selection stands on top of the SELECT, and Spark's optimizer
+pushes it down as far as it can; the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from icefloe.lake.predicates import days_filter, literal
+from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.influence import Occurrence
+from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
+from icefloe.planner.plan import Partitions, Statement
+
+_MOST_BROADCAST_ROWS = 20_000_000
+"""More changed rows than this are not forced into the memory of every executor."""
+
+
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of the target that changed rows are found by."""
+
+    name: str
+    nullable: bool
+    """NULLs may be among the changed keys."""
+    few: bool = False
+    """The partition column: it says little, and is kept out of the hash key."""
+
+    def same(self, left: str, right: str) -> str:
+        name = quote(self.name)
+        if self.nullable:
+            return f"{left}.{name} <=> {right}.{name}"
+        if self.few:
+            # As two comparisons it stays out of the hash key, which takes half of the time (Spark 4.1).
+            return f"{left}.{name} BETWEEN {right}.{name} AND {right}.{name}"
+        return f"{left}.{name} = {right}.{name}"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the statements for one analysis and one target."""
+
+    analysis: Analysis
+    target: TargetState
+    columns: tuple[str, ...]
+    keys: tuple[KeyColumn, ...] = ()
+    link: Link | None = None
+
+    # -- whole statements --------------------------------------------------------------------------------------------------
+
+    def full(self, *, delete: bool) -> tuple[Statement, ...]:
+        everything = self._append([self._rows(self._at_to(), None)])
+        if not delete:
+            return (everything,)
+        return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
+
+    def append(self) -> tuple[Statement, ...]:
+        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing."""
+        found = self.analysis.influence
+        assert found is not None
+        changed = frozenset(one.id for one in self.analysis.changed)
+        silent = {
+            one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
+        }
+        relations: dict[int, str] = {}
+        for one in found.occurrences:
+            state = self.analysis.state(one)
+            if one.id in changed:
+                relations[one.table.start] = self._change_table(state)
+            elif one.id in silent:
+                relations[one.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
+            elif state.captured:
+                relations[one.table.start] = state.at_to
+        return (self._append([self._rows(relations, None)]),)
+
+    def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
+        """Delete what changed from the target, then append it as it is now, in one append."""
+        out = []
+        if touched is not None and touched.overwritten:
+            condition = self._among(quote(touched.column), touched.overwritten)
+            out.append(Statement("delete partitions", f"DELETE FROM {self.target.branch_name} WHERE {condition}"))
+        by_key = touched is None or bool(touched.late)
+        if by_key:
+            out.append(self._delete_keys(touched))
+        single = self._single()
+        if single is not None:
+            rows = [self._rows(self._selected(single, touched, by_key, new_from_changes), None)]
+        else:
+            rows = self._filtered(touched, by_key, new_from_changes)
+        out.append(self._append(rows))
+        return tuple(out)
+
+    def duplicates(self, keys: Sequence[str], touched: Partitions | None) -> str:
+        """Gives a row for each key that stands twice in what the target would become."""
+        named = ", ".join(quote(key) for key in keys)
+        where = ""
+        if touched is not None and touched.column.lower() in {key.lower() for key in keys}:
+            values = (*touched.new, *touched.late, *touched.overwritten)
+            where = f" WHERE {self._among(quote(touched.column), values)}"
+        return (
+            f"SELECT {named}, count(*) AS rows FROM {self.target.branch_name}{where} "
+            f"GROUP BY {named} HAVING count(*) > 1 LIMIT 5"
+        )
+
+    # -- parts -------------------------------------------------------------------------------------------------------------
+
+    def _append(self, rows: Sequence[str]) -> Statement:
+        named = f" ({', '.join(quote(column) for column in self.columns)})" if self.columns else ""
+        return Statement("append", f"INSERT INTO {self.target.branch_name}{named}\n" + "\nUNION ALL\n".join(rows))
+
+    def _rows(self, relations: dict[int, str], condition: str | None) -> str:
+        named = ", ".join(f"q.{quote(column)}" for column in self.columns) or "q.*"
+        text = self.analysis.query.bound(lambda table: relations.get(table.start))
+        where = f"\nWHERE {condition}" if condition else ""
+        return f"SELECT {named} FROM (\n{text}\n) AS q{where}"
+
+    def _delete_keys(self, touched: Partitions | None) -> Statement:
+        within = f"{self._among('t.' + quote(touched.column), touched.late)} AND " if touched is not None else ""
+        keys = self._changed_keys(touched)
+        same = " AND ".join(key.same("t", "k") for key in self.keys)
+        sql = (
+            f"DELETE FROM {self.target.branch_name} AS t\n"
+            f"WHERE {within}EXISTS (SELECT {self._hint()}1 FROM (\n{keys}\n) AS k WHERE {same})"
+        )
+        return Statement("delete keys", sql)
+
+    def _changed_keys(self, touched: Partitions | None) -> str:
+        """The keys of all changed rows, each once. With deletes and overwrites: of all rows of the changed partitions."""
+        parts = []
+        for one in self.analysis.changed:
+            state = self.analysis.state(one)
+            values = ", ".join(
+                f"{self.analysis.key_maps[key.name.lower()][one.id]} AS {quote(key.name)}" for key in self.keys
+            )
+            late = ""
+            if touched is not None and self.link is not None:
+                late = within(self.link.sources[one.id], touched.late)
+            if state.append_only:
+                sides = [(self._change_table(state), late)]
+            else:
+                assert state.at_from is not None and state.partition_filter is not None
+                inside = f"({state.partition_filter})" + (f" AND {late}" if late else "")
+                sides = [(state.at_from, inside), (state.at_to, inside)]
+            for relation, condition in sides:
+                where = f" WHERE {condition}" if condition else ""
+                parts.append(f"SELECT {values} FROM {relation}{where}")
+        if len(parts) == 1:
+            return parts[0].replace("SELECT ", "SELECT DISTINCT ", 1)
+        return "\nUNION\n".join(parts)
+
+    def _selected(
+        self, one: Occurrence, touched: Partitions | None, by_key: bool, new_from_changes: bool
+    ) -> dict[int, str]:
+        """The rows of the one changed table that matter, in place of the table."""
+        state = self.analysis.state(one)
+        parts = []
+        if by_key:
+            late = ""
+            if touched is not None and self.link is not None:
+                late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
+            same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
+            parts.append(
+                f"SELECT s.* FROM {state.at_to} AS s WHERE {late}"
+                f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
+            )
+        if touched is not None and self.link is not None:
+            key = self.link.sources[one.id]
+            whole = touched.overwritten if new_from_changes else (*touched.overwritten, *touched.new)
+            if whole:
+                parts.append(f"SELECT * FROM {state.at_to} WHERE {within(key, whole)}")
+            if new_from_changes and touched.new:
+                everything = not by_key and not whole and set(touched.new) == set(self.link.values)
+                where = "" if everything else f" WHERE {within(key, touched.new)}"
+                parts.append(f"SELECT * FROM {self._change_table(state)}{where}")
+        if not parts:
+            parts.append(f"SELECT * FROM {state.at_to} WHERE FALSE")
+        relations = self._at_to()
+        relations[one.table.start] = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
+        return relations
+
+    def _same_as_source(self, key: KeyColumn, one: Occurrence) -> str:
+        """A key of the change table against the same expression over a row of the source."""
+        tree = sqlglot.parse_one(self.analysis.key_maps[key.name.lower()][one.id], dialect="spark")
+        for column in list(tree.find_all(exp.Column)):
+            column.set("table", exp.to_identifier("s"))
+        left, right = tree.sql(dialect="spark"), f"k.{quote(key.name)}"
+        if key.nullable:
+            return f"{left} <=> {right}"
+        return f"{left} BETWEEN {right} AND {right}" if key.few else f"{left} = {right}"
+
+    def _filtered(self, touched: Partitions | None, by_key: bool, new_from_changes: bool) -> list[str]:
+        """The selection on top of the SELECT."""
+        rows = []
+        at_to = self._at_to()
+        if by_key:
+            within = f"{self._among('q.' + quote(touched.column), touched.late)} AND " if touched is not None else ""
+            same = " AND ".join(key.same("q", "k") for key in self.keys)
+            condition = (
+                f"{within}EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
+            )
+            rows.append(self._rows(at_to, condition))
+        if touched is not None:
+            column = "q." + quote(touched.column)
+            whole = touched.overwritten if new_from_changes else (*touched.overwritten, *touched.new)
+            if whole:
+                rows.append(self._rows(at_to, self._among(column, whole)))
+            if new_from_changes and touched.new:
+                fresh = dict(at_to)
+                for one in self.analysis.changed:
+                    fresh[one.table.start] = self._change_table(self.analysis.state(one))
+                rows.append(self._rows(fresh, self._among(column, touched.new)))
+        return rows
+
+    def _single(self) -> Occurrence | None:
+        """The one changed reading, where every row of the result needs a row of it."""
+        found = self.analysis.influence
+        assert found is not None
+        if len(self.analysis.changed) != 1:
+            return None
+        (one,) = self.analysis.changed
+        return one if one.id in found.relation.needs else None
+
+    def _at_to(self) -> dict[int, str]:
+        sources = self.analysis.sources
+        return {
+            table.start: sources[table.name].at_to
+            for table in self.analysis.query.tables
+            if table.name in sources and sources[table.name].captured and table.plain
+        }
+
+    def _read(self, state: SourceState) -> str:
+        return state.at_to if state.captured else state.name
+
+    def _change_table(self, state: SourceState) -> str:
+        assert state.change_table is not None
+        return state.change_table
+
+    def _hint(self) -> str:
+        rows = sum(self.analysis.state(one).added.rows for one in self.analysis.changed)
+        # A derived table has no statistics: without the hint this becomes a sort-merge join over the whole target.
+        return "/*+ BROADCAST(k) */ " if rows <= _MOST_BROADCAST_ROWS else ""
+
+    def _among(self, column: str, values: Sequence[Any]) -> str:
+        assert self.link is not None
+        return among(column, self.link.type, values)
+
+
+def among(column: str, kind: str, values: Sequence[Any]) -> str:
+    """Rows with one of these values, NULL included."""
+    texts = [str(literal(value, kind)) for value in values if value is not None]
+    parts = []
+    if texts:
+        parts.append(f"{column} = {texts[0]}" if len(texts) == 1 else f"{column} IN ({', '.join(texts)})")
+    if None in values:
+        parts.append(f"{column} IS NULL")
+    if not parts:
+        return "FALSE"
+    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+
+
+def within(key: PartitionKey, values: Sequence[Any], prefix: str = "") -> str:
+    """The source's rows in these partitions, said by the column itself so that files are pruned."""
+    column = prefix + quote(key.column)
+    if key.transform == "identity" or key.column_type == "date":
+        return among(column, key.column_type, values)
+    return days_filter(column, key.column_type, values)

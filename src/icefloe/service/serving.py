@@ -1,0 +1,48 @@
+"""``icefloe serve``: a scheduler and a worker in one process, until told to end.
+
+The worker has the main thread, the scheduler one of its own. Told to end, the scheduler starts nothing more, and the worker
+finishes or hands over what it has in hand.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from icefloe.engine.worker import Worker
+from icefloe.service.client import Client
+from icefloe.service.scheduling import make_scheduler
+from icefloe.triggers.scheduler import Scheduler
+
+
+class Service:
+    """``scheduler`` and ``worker`` are there to be looked at; who made the service runs and stops it as a whole."""
+
+    def __init__(self, client: Client, *, slots: int | None = None) -> None:
+        self.worker = Worker(client.config, client.database, slots=slots)
+        self.scheduler: Scheduler = make_scheduler(client.config, client.database, client.runs)
+        self._failure: list[BaseException] = []
+
+    def run(self) -> None:
+        """Until :meth:`stop`. Raises what ended it otherwise."""
+        thread = threading.Thread(target=self._schedule, name="icefloe-scheduler")
+        thread.start()
+        try:
+            self.worker.run()
+        finally:
+            self.scheduler.stop()
+            thread.join()
+        if self._failure:
+            raise self._failure[0]
+
+    def stop(self) -> None:
+        """From any thread or a signal handler."""
+        self.scheduler.stop()
+        self.worker.stop()
+
+    def _schedule(self) -> None:
+        try:
+            self.scheduler.run()
+        except BaseException as error:
+            # A service without a scheduler would look alive and start nothing.
+            self._failure.append(error)
+            self.worker.stop()

@@ -1,0 +1,215 @@
+"""What the planner has to know, asked of the lake: metadata only, no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from icefloe.capture.sources import Source
+from icefloe.errors import IcefloeError
+from icefloe.lake import Lake, history
+from icefloe.lake.catalog import LoadedTable, format_identifier
+from icefloe.lake.errors import TableNotFoundError
+from icefloe.lake.metadata import TableMetadata
+from icefloe.lake.partition_sizes import identity_columns, sizes_by_value
+from icefloe.lake.partitions import result_type
+from icefloe.lake.survey import FileCounts
+from icefloe.lake.values import UndecodableError, from_json
+from icefloe.planner import query
+from icefloe.planner.analysis import Analysis, analyse
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+
+UTC = ("UTC", "Etc/UTC", "GMT", "Z")
+"""Names of the zone in which Iceberg counts days."""
+_TRANSFORMS: tuple[Literal["identity", "day"], ...] = ("identity", "day")
+_PARTITION_TYPES = ("boolean", "int", "long", "string", "date", "timestamp", "timestamptz")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One look at the lake. ``base`` is the head of the target that everything here is true of."""
+
+    analysis: Analysis
+    target: TargetState
+    contents: Contents
+    base: int | None
+    schema_id: int
+    spec_id: int
+
+
+class Observer:
+    """Looks at the tables of one request. ``utc``: the session that will run the plan counts days in UTC, as Iceberg does."""
+
+    def __init__(self, lake: Lake, request: Request, sources: Sequence[Source], *, utc: bool) -> None:
+        self._utc = utc
+        self._lake = lake
+        self._request = request
+        self._sources = {source.table: source for source in sources}
+        self._loaded: dict[str, LoadedTable] = {}
+
+    def analysis(self) -> Analysis:
+        names = query.read(self._request.text, where=self._request.where, canonical=self.canonical).table_names
+        states = {name: state for name in names if (state := self._state(name)) is not None}
+        return analyse(self._request, states, self.canonical)
+
+    def facts(self, analysis: Analysis, *, branch: str) -> Facts:
+        """The target as it is now, and how much lies in the partitions that changed."""
+        name = self._lake.canonical_name(self._request.target)
+        catalog = self._lake.tables.name
+        try:
+            table = self._lake.table(name)
+        except TableNotFoundError:
+            full = f"{catalog}.{name}"
+            return Facts(analysis, TargetState(name, full, f"{full}.branch_{branch}"), Contents(), None, -1, -1)
+        metadata = table.metadata
+        base = history.head(metadata, "main", table=table.name)
+        full = f"{catalog}.{format_identifier(table.identifier)}"
+        target = TargetState(
+            name=table.name,
+            sql_name=full,
+            branch_name=f"{full}.branch_{branch}",
+            exists=True,
+            columns=_columns(metadata),
+            identity_columns=identity_columns(table, base),
+            total=_total(metadata, base),
+            merge_on_read=metadata.properties.get("write.delete.mode") == "merge-on-read",
+        )
+        return Facts(analysis, target, self._contents(analysis, target, table, base), base, *_versions(metadata))
+
+    def canonical(self, name: str) -> str:
+        try:
+            return self._lake.canonical_name(name)
+        except IcefloeError:
+            return name
+
+    def _contents(self, analysis: Analysis, target: TargetState, table: LoadedTable, base: int | None) -> Contents:
+        link = analysis.link(target)
+        if link is None:
+            return Contents()
+        there = _sizes(sizes_by_value(table, base, link.column, link.values))
+        live = None
+        tables = analysis.changed_tables
+        if len(tables) == 1:
+            source = self._sources[tables[0]]
+            key = next(iter(link.sources.values()))
+            end = source.end.snapshot_id if source.end else None
+            with suppress(IcefloeError, KeyError):
+                live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
+        return Contents(there, live)
+
+    def _table(self, name: str) -> LoadedTable:
+        if name not in self._loaded:
+            self._loaded[name] = self._lake.table(name)
+        return self._loaded[name]
+
+    def _state(self, name: str) -> SourceState | None:
+        try:
+            metadata = self._table(name).metadata
+        except IcefloeError:
+            return None
+        source = self._sources.get(name)
+        if source is None:
+            return SourceState(name, _columns(metadata))
+        catalog = self._lake.tables.name
+        found = source.found
+        append_only = bool(found.get("append_only"))
+        return SourceState(
+            name=name,
+            columns=_columns(metadata),
+            captured=True,
+            changed=source.has_changes,
+            whole=source.start is None or found.get("kind") == "full",
+            append_only=append_only,
+            at_to=source.read_point(catalog),
+            at_from=self._at_from(source, metadata),
+            change_table=f"{catalog}.{source.change_table}" if source.change_table else None,
+            partition_filter=found.get("partition_filter"),
+            changed_partitions=tuple(_changed_partitions(metadata, found.get("partitions") or [], utc=self._utc)),
+            nulls=self._nulls(source, metadata) if append_only else {},
+            ignored=found.get("skipped_operations") or {},
+            added=Size(found.get("added_files") or 0, found.get("added_rows") or 0, found.get("added_bytes") or 0),
+            total=_total(metadata, source.end.snapshot_id if source.end else None),
+        )
+
+    def _at_from(self, source: Source, metadata: TableMetadata) -> str | None:
+        """The source before the change. By its id a snapshot shows its own schema, so that must be today's."""
+        start = metadata.snapshots.get(source.start.snapshot_id) if source.start else None
+        if start is None or start.schema_id is None or start.schema_id != metadata.raw.get("current-schema-id"):
+            return None
+        return f"{self._lake.tables.name}.{source.table} VERSION AS OF {start.id}"
+
+    def _nulls(self, source: Source, metadata: TableMetadata) -> dict[str, int]:
+        """NULLs among the new rows, of the columns that the text names."""
+        if source.change_table is None or not source.has_changes:
+            return {}
+        text = self._request.text.lower()
+        names = [
+            field.name
+            for field in metadata.schema.fields.values()
+            if len(field.path) == 1 and field.is_primitive and field.name.lower() in text
+        ]
+        with suppress(IcefloeError):
+            found = self._lake.changes(source.change_table, columns=names)
+            return {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
+        return {}
+
+
+def _columns(metadata: TableMetadata) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.type) for field in metadata.schema.fields.values() if len(field.path) == 1)
+
+
+def _versions(metadata: TableMetadata) -> tuple[int, int]:
+    return int(metadata.raw.get("current-schema-id") or 0), int(metadata.raw.get("default-spec-id") or 0)
+
+
+def _total(metadata: TableMetadata, snapshot_id: int | None) -> Size:
+    """By the snapshot's summary. One that does not tell counts as one row: not empty, and not known to be large."""
+    snapshot = metadata.snapshots.get(snapshot_id) if snapshot_id is not None else None
+    if snapshot is None:
+        return Size()
+    names = ("total-data-files", "total-records", "total-files-size")
+    files, rows, size = (str(snapshot.summary.get(name, "")) for name in names)
+    return Size(
+        int(files) if files.isdigit() else 0,
+        int(rows) if rows.isdigit() else 1,
+        int(size) if size.isdigit() else 0,
+    )
+
+
+def _sizes(found: Mapping[Any, FileCounts] | None) -> dict[Any, Size] | None:
+    if found is None:
+        return None
+    return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in found.items()}
+
+
+def _changed_partitions(
+    metadata: TableMetadata, partitions: Sequence[Mapping[str, Any]], *, utc: bool
+) -> Iterator[PartitionKey]:
+    """What all changed partitions are partitioned by, with their values. In another zone than UTC days of moments are others."""
+    specs = [metadata.specs.get(spec_id) for spec_id in {one["spec_id"] for one in partitions}]
+    known = [spec for spec in specs if spec is not None]
+    if not partitions or len(known) < len(specs):
+        return
+    for field in metadata.schema.fields.values():
+        for transform in _TRANSFORMS:
+            by_spec = {
+                spec.id: one.name
+                for spec in known
+                for one in spec.fields
+                if one.source_id == field.id and one.transform == transform
+            }
+            kind = result_type(transform, field.type)
+            if len(field.path) != 1 or kind not in _PARTITION_TYPES or len(by_spec) < len(known):
+                continue
+            if transform == "day" and field.type == "timestamptz" and not utc:
+                continue
+            counts: dict[Any, int] = {}
+            try:
+                for one in partitions:
+                    value = from_json(kind, one["values"][by_spec[one["spec_id"]]])
+                    counts[value] = counts.get(value, 0) + int(one["rows"])
+            except (UndecodableError, ValueError, TypeError, KeyError):
+                continue
+            yield PartitionKey(field.name, field.type, transform, counts)

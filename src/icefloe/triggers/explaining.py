@@ -1,0 +1,132 @@
+"""Why a workflow has not started, and when it will: the scheduler's own judgement, made once for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icefloe.config import SchedulerSettings
+from icefloe.errors import IcefloeError
+from icefloe.lake import Lake
+from icefloe.store import definitions, triggers
+from icefloe.store.database import Database
+from icefloe.store.triggers import TriggerRecord
+from icefloe.triggers import judging, standings, time_occasions
+from icefloe.triggers.clocks import Clock, Sightings
+from icefloe.triggers.plans import Armed, text_of
+from icefloe.triggers.standings import Standing
+from icefloe.triggers.table_watch import TableWatch
+from icefloe.triggers.verdicts import Verdict
+from icefloe.workflow.model import CronTrigger, IntervalTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One trigger: what it is, and what comes of looking at it now."""
+
+    name: str
+    text: str
+    verdict: Verdict
+    last_run: str | None
+    next_fires: tuple[float, ...] = ()
+    problem: str | None = None
+    """The last occasion that could not be started, or was missed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "trigger": self.name,
+            "what": self.text,
+            **self.verdict.to_dict(),
+            "last_run": self.last_run,
+            "next_fires": list(self.next_fires),
+            "problem": self.problem,
+        }
+
+
+def explain(
+    database: Database,
+    open_lake: Callable[[], Lake],
+    settings: SchedulerSettings,
+    workflow_id: str,
+    *,
+    catalog: str,
+    clock: Clock | None = None,
+) -> list[Explanation]:
+    """Reads the state database and the tables the workflow's triggers watch. Changes nothing."""
+    clock = clock or Clock()
+    standing = _standing(database, workflow_id, catalog)
+    if standing is None:
+        return []
+    tables = TableWatch(open_lake, tick=settings.tick_seconds)
+    tables.ask(question for armed in standing.plan.triggers for question in standing.questions(armed))
+    tables.look()
+
+    def lineage(run_ids: Any) -> dict[str, dict[str, int]]:
+        with database.read() as connection:
+            return triggers.lineages(connection, set(run_ids))
+
+    found = []
+    for armed in standing.plan.triggers:
+        judgement = judging.judge(
+            standing,
+            armed,
+            now=clock.wall(),
+            settings=settings,
+            sightings=Sightings(clock),
+            answer=tables.answer,
+            lineage=lineage,
+            signals=judging.Signals(database),
+        )
+        verdict = judgement.verdict
+        if tables.trouble is not None and armed.watches:
+            verdict = Verdict(verdict.kind, f"its tables cannot be looked at: {tables.trouble}", "icefloe doctor")
+        row = standing.rows.get(armed.name)
+        found.append(
+            Explanation(
+                armed.name,
+                text_of(armed.trigger),
+                verdict,
+                row.last_run if row else None,
+                tuple(next_fires(standing, armed, clock.wall(), 3)),
+                row.state.get("problem") if row else None,
+            )
+        )
+    return found
+
+
+def next_fires(standing: Standing, armed: Armed, now: float, most: int) -> list[float]:
+    """Empty for triggers that time does not start, and for workflows that nothing starts."""
+    if not isinstance(armed.trigger, CronTrigger | IntervalTrigger):
+        return []
+    if armed.name not in standing.rows or standing.record.paused or not standing.record.active:
+        return []
+    times, _ = judging.times_of(standing, armed)
+    return time_occasions.upcoming(times, max(now, float(standing.rows[armed.name].state["at"])), most)
+
+
+def next_fire_of(database: Database, workflow_id: str, *, catalog: str, now: float) -> float | None:
+    """The soonest of a workflow's next fires."""
+    try:
+        standing = _standing(database, workflow_id, catalog)
+    except IcefloeError:
+        return None
+    if standing is None:
+        return None
+    fires = [fire for armed in standing.plan.triggers for fire in next_fires(standing, armed, now, 1)]
+    return min(fires, default=None)
+
+
+def _standing(database: Database, workflow_id: str, catalog: str) -> Standing | None:
+    with database.read() as connection:
+        record = definitions.load(connection, workflow_id)
+        plan = standings.read_plan(connection, record, catalog=catalog) if record else None
+        if record is None or plan is None:
+            return None
+        found = standings.read(connection, record, plan)
+        rows = dict(found.rows)
+        for armed in plan.triggers:
+            if armed.name not in rows:  # no scheduler has come by yet: this is what the first one will write
+                state = judging.first_state(connection, armed, record.updated_at)
+                rows[armed.name] = TriggerRecord(workflow_id, armed.name, armed.kind, record.updated_at, state)
+        return replace(found, rows=rows)

@@ -1,0 +1,391 @@
+"""The scheduler: looks at every workflow's triggers, and starts runs for their occasions.
+
+It sleeps until a fire is due, a table has moved, the state database hints at a change, or the tick has passed. Several may run
+on one PostgreSQL, without a leader: each looks at everything, and ``firing`` makes sure that an occasion starts one run. One
+that dies leaves nothing behind that another would have to take over.
+
+It runs no user code, imports no Spark, and decides nothing itself: what is due is told by pure functions
+(``time_occasions``, ``incremental``, ``signals``) over rows. A trigger that cannot be looked at is said so in ``icefloe why``,
+and holds up no other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sqlalchemy.engine import Connection
+
+from icefloe.capture.advancing import advance
+from icefloe.config import AlertSettings, SchedulerSettings
+from icefloe.errors import IcefloeError, UnreachableError
+from icefloe.faults import fault
+from icefloe.lake import Lake
+from icefloe.store import definitions, signals, triggers
+from icefloe.store.database import Database
+from icefloe.store.definitions import WorkflowRecord
+from icefloe.store.signals import WatermarkRecord
+from icefloe.store.triggers import SchedulerRecord, TriggerRecord
+from icefloe.triggers import judging, standings
+from icefloe.triggers.alerting import Alerting
+from icefloe.triggers.clocks import Clock, Sightings
+from icefloe.triggers.firing import Claim, Occasion, Starter
+from icefloe.triggers.judging import Judgement
+from icefloe.triggers.messages import Messenger
+from icefloe.triggers.plans import Armed, Plan
+from icefloe.triggers.sources import Watched
+from icefloe.triggers.standings import Standing
+from icefloe.triggers.table_watch import Question, TableWatch
+from icefloe.triggers.unseen import Unseen
+from icefloe.workflow.matching import moment
+from icefloe.workflow.model import Workflow
+
+LOG = logging.getLogger("icefloe.scheduler")
+HINT_SECONDS = 0.1
+SHOW_SECONDS = 5.0
+VALID_THROUGH = "icefloe.valid-through"
+_SIGNALS = {"signal", "watermark"}
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A workflow as the scheduler keeps it in mind. ``due``: when it is worth a look by itself, on the wall clock."""
+
+    record: WorkflowRecord
+    plan: Plan
+    standing: Standing | None = None
+    stale: bool = True
+    due: float = 0.0
+    judgements: dict[str, Judgement] = field(default_factory=dict)
+
+
+class Scheduler:
+    """``look`` does everything once; ``run`` repeats it in time."""
+
+    def __init__(
+        self,
+        database: Database,
+        open_lake: Callable[[], Lake],
+        start: Starter,
+        settings: SchedulerSettings,
+        *,
+        catalog: str,
+        alerts: AlertSettings | None = None,
+        server_url: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._database = database
+        self._open_lake = open_lake
+        self._start = start
+        self._settings = settings
+        self._catalog = catalog
+        self._clock = clock or Clock()
+        self._sightings = Sightings(self._clock)
+        self._entries: dict[str, _Entry] = {}
+        self._last_event = -1
+        self._consumers: dict[str, int] = {}
+        self._shown = float("-inf")
+        self._started_at = self._clock.wall()
+        self._wake = threading.Event()
+        self._news = False
+        self._stopping = False
+        self.tables = TableWatch(open_lake, tick=settings.tick_seconds, on_news=self._tables_moved)
+        self._lake: Lake | None = None
+        self.messenger = Messenger(
+            database, alerts or AlertSettings(), self._workflow, server_url=server_url, clock=self._clock
+        )
+        self._alerting = Alerting(
+            database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
+        )
+        self._signals = judging.Signals(database)
+        self._last_signal = -1
+        self._watermarks: list[WatermarkRecord] = []
+
+    # -- life --------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until :meth:`stop`."""
+        self.tables.start()
+        self.messenger.start()
+        hints = threading.Thread(target=self._listen, name="icefloe-scheduler-watch", daemon=True)
+        hints.start()
+        try:
+            while not self._stopping:
+                try:
+                    pause = self.look()
+                except UnreachableError as error:
+                    LOG.warning("%s", error)
+                    pause = 1.0
+                except Exception:
+                    LOG.exception("a look at the triggers failed; the next follows")
+                    pause = self._settings.tick_seconds
+                self._wake.wait(pause)
+                self._wake.clear()
+        finally:
+            self.tables.stop()
+            self.messenger.stop()
+            self._leave()
+
+    def stop(self) -> None:
+        """From any thread or a signal handler."""
+        self._stopping = True
+        self._wake.set()
+
+    def _listen(self) -> None:
+        watch = self._database.watch()
+        try:
+            while not self._stopping:
+                if watch.wait(1.0):
+                    self._wake.set()
+                    threading.Event().wait(HINT_SECONDS)
+        finally:
+            watch.close()
+
+    def _tables_moved(self) -> None:
+        self._news = True
+        self._wake.set()
+
+    def _leave(self) -> None:
+        try:
+            with self._database.write() as connection:
+                triggers.leave(connection, self.id)
+        except IcefloeError as error:
+            LOG.warning("%s", error)
+
+    # -- one look ------------------------------------------------------------------------------------------------------------
+
+    def look(self) -> float:
+        """Bring everything up to date and start what is due. Returns how long nothing is expected to happen, in seconds."""
+        self._show_up()
+        self._refresh()
+        self._alerting.refresh()
+        news, self._news = self._news, False
+        now = self._clock.wall()
+        for entry in list(self._entries.values()):
+            if entry.stale or now >= entry.due or (news and _watches(entry.plan)):
+                try:
+                    self._look_at(entry, now)
+                except UnreachableError:
+                    raise
+                except IcefloeError as error:
+                    # This workflow alone: it is looked at again at the next tick, and the others go on.
+                    LOG.warning("workflow %s: %s", entry.record.id, error)
+                    entry.due, entry.stale = now + self._settings.tick_seconds, False
+        self.tables.ask(self._questions())
+        if news:
+            self._take_watermarks()
+        next_due = min((entry.due for entry in self._entries.values()), default=now + self._settings.tick_seconds)
+        return max(0.0, min(self._settings.tick_seconds, next_due - self._clock.wall()))
+
+    def judgements(self, workflow_id: str) -> dict[str, Judgement]:
+        """What the last look came to, by trigger."""
+        entry = self._entries.get(workflow_id)
+        return dict(entry.judgements) if entry else {}
+
+    def _show_up(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._shown < SHOW_SECONDS:
+            return
+        self._shown = now
+        record = SchedulerRecord(
+            self.id, socket.gethostname(), os.getpid(), self._started_at, self._clock.wall(), self.tables.trouble
+        )
+        with self._database.write() as connection:
+            triggers.show_up(connection, record)
+
+    def _refresh(self) -> None:
+        """Find out which workflows have changed since the last look, and read those again."""
+        with self._database.read() as connection:
+            last = triggers.last_event(connection)
+            first = self._last_event < 0
+            moved = set() if first else triggers.workflows_moved(connection, self._last_event)
+            consumers = triggers.consumer_versions(connection)
+            records = {record.id: record for record in definitions.listing(connection) if record.latest_version}
+            if moved:
+                self.tables.nudge()  # runs have done something: their targets may have moved
+            self._last_event = last
+            called = self._called(connection)
+            changed = {name for name, version in consumers.items() if self._consumers.get(name) != version}
+            self._consumers = consumers
+            for gone in self._entries.keys() - records.keys():
+                del self._entries[gone]
+            for record in records.values():
+                entry = self._entries.get(record.id)
+                if entry is None or entry.plan.version != record.latest_version:
+                    plan = standings.read_plan(connection, record, catalog=self._catalog)
+                    if plan is None:
+                        continue
+                    entry = self._entries[record.id] = _Entry(record, plan)
+                running = entry.standing is not None and entry.standing.running is not None
+                entry.stale |= called and bool(_SIGNALS & {armed.kind for armed in entry.plan.triggers})
+                entry.stale |= (
+                    entry.record != record or record.id in moved or running or bool(changed & _consumers(entry.plan))
+                )
+                entry.record = record
+                if entry.stale:
+                    entry.standing = standings.read(connection, record, entry.plan)
+
+    def _called(self, connection: Connection) -> bool:
+        """Whether there are new signals or watermarks."""
+        last, held = signals.last(connection), signals.all_watermarks(connection)
+        called = last != self._last_signal or held != self._watermarks
+        self._last_signal, self._watermarks = last, held
+        return called
+
+    def _take_watermarks(self) -> None:
+        """Tables may say themselves how far they are complete, in a property."""
+        known = {held.source: held.valid_through for held in self._watermarks}
+        tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
+        for table in sorted(tables):
+            text = self.tables.property(table, VALID_THROUGH)
+            if text is None:
+                continue
+            try:
+                through = moment(text)
+            except IcefloeError as error:
+                LOG.warning("%s: the property %s: %s", table, VALID_THROUGH, error)
+                continue
+            if through > known.get(table, float("-inf")):
+                with self._database.write() as connection:
+                    record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())
+                    signals.raise_watermark(connection, record)
+                    self._database.announce(connection)
+                self._wake.set()
+
+    def _questions(self) -> set[Question]:
+        found: set[Question] = set()
+        for entry in self._entries.values():
+            if entry.standing is not None and entry.record.active:
+                reading = entry.plan.reading
+                for armed in (*entry.plan.triggers, *([reading] if reading else ())):
+                    found.update(entry.standing.questions(armed))
+            found.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
+        return found
+
+    def _look_at(self, entry: _Entry, now: float) -> None:
+        entry.stale = False
+        entry.due = now + 3600.0
+        standing = entry.standing
+        if standing is None:
+            return
+        standing = self._with_rows(entry, standing)
+        again = self._alerting.look(standing, self.tables.answer, now)
+        if again is not None:
+            entry.due = min(entry.due, again)
+        for armed in entry.plan.triggers:
+            judgement = judging.judge(
+                standing,
+                armed,
+                now=now,
+                settings=self._settings,
+                sightings=self._sightings,
+                answer=self.tables.answer,
+                lineage=self._lineage,
+                signals=self._signals,
+            )
+            entry.judgements[armed.name] = judgement
+            if judgement.again is not None:
+                entry.due = min(entry.due, judgement.again)
+            for watched, unseen in judgement.maintenance:
+                self._advance(standing, watched, unseen)
+                entry.stale = True
+            if judgement.occasions or judgement.state is not None:
+                self._fire(entry, standing, armed, judgement, now)
+                # Whatever came of it, the rows have changed: read them again before the next decision.
+                entry.stale, entry.due = True, now
+                break
+
+    def _with_rows(self, entry: _Entry, standing: Standing) -> Standing:
+        """Every trigger has a row, and none that is gone from the definition keeps one."""
+        wanted = {armed.name: armed for armed in entry.plan.triggers}
+        if wanted.keys() == standing.rows.keys() or not entry.record.active:
+            return standing
+        with self._database.write() as connection:
+            workflow = definitions.lock(connection, entry.record.id)
+            if workflow is not None and workflow.latest_version == entry.plan.version:
+                triggers.remove(connection, entry.record.id, standing.rows.keys() - wanted.keys())
+                for armed in wanted.values():
+                    if armed.name not in standing.rows:
+                        since = self._since(workflow)
+                        state = judging.first_state(connection, armed, since)
+                        triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
+            standing = standings.read(connection, entry.record, entry.plan)
+        entry.standing = standing
+        return standing
+
+    def _since(self, workflow: WorkflowRecord) -> float:
+        """A trigger counts from its push, not from when the first scheduler saw it."""
+        return workflow.updated_at
+
+    def _fire(self, entry: _Entry, standing: Standing, armed: Armed, judgement: Judgement, now: float) -> None:
+        row = standing.rows[armed.name]
+        for occasion in judgement.occasions:
+            claim = Claim(standing, row, occasion, now)
+            fault("scheduler.before_claim")
+            try:
+                run_id = self._start(entry.record.id, occasion, armed.name, claim)
+            except UnreachableError:
+                raise
+            except IcefloeError as error:
+                # The run itself cannot be made: a parameter without a value, say. The occasion is over, and people are told.
+                LOG.warning("workflow %s could not be started for %s: %s", entry.record.id, occasion.name, error)
+                self._pass_over(row, occasion, str(error))
+                return
+            fault("scheduler.after_start")
+            if run_id is None:
+                return
+            LOG.info("run %s started for %s", run_id, occasion.name)
+            with self._database.read() as connection:
+                fresh = triggers.load(connection, row.workflow_id, row.name)
+            if fresh is None or fresh.state != occasion.state:
+                return
+            row = fresh
+        if judgement.state is not None:
+            with self._database.write() as connection:
+                triggers.move(connection, row, judgement.state)
+
+    def _pass_over(self, row: TriggerRecord, occasion: Occasion, problem: str) -> None:
+        with self._database.write() as connection:
+            triggers.move(connection, row, {**occasion.state, "problem": f"{occasion.name}: {problem}"})
+
+    def _advance(self, standing: Standing, watched: Watched, unseen: Unseen) -> None:
+        """Nothing but maintenance since the checkpoint: move it, so that what it holds may expire."""
+        reading = standing.readings.get(watched.consumer or "")
+        known = reading.checkpoints.get(watched.table) if reading else None
+        if reading is None or known is None or unseen.end is None:
+            return
+        if watched.pinned:
+            try:
+                self._lake = self._lake or self._open_lake()
+                self._lake.set_checkpoint_tag(
+                    watched.table, consumer=known.consumer, snapshot_id=unseen.end.snapshot_id
+                )
+            except IcefloeError as error:
+                LOG.warning("the checkpoint tag on %s was not moved: %s", watched.table, error)
+        if advance(self._database, known, reading.version, unseen.end, self._clock.wall()):
+            LOG.info(
+                "%s: only maintenance in %s; the checkpoint moved, nothing was started", known.consumer, unseen.range
+            )
+
+    def _workflow(self, workflow_id: str) -> Workflow | None:
+        entry = self._entries.get(workflow_id)
+        return entry.plan.workflow if entry else None
+
+    def _lineage(self, run_ids: Iterable[str]) -> dict[str, dict[str, int]]:
+        with self._database.read() as connection:
+            return triggers.lineages(connection, set(run_ids))
+
+
+def _watches(plan: Plan) -> bool:
+    return plan.reading is not None or any(armed.watches for armed in plan.triggers)
+
+
+def _consumers(plan: Plan) -> set[str | None]:
+    watching = [*plan.triggers, *([plan.reading] if plan.reading else [])]
+    return {watched.consumer for armed in watching for watched in armed.watches}

@@ -1,0 +1,331 @@
+"""The fence around writes, on real Spark and Iceberg, attempt against attempt.
+
+Each of these fails when the fence is weakened: without the check that main still stands at the base, without the mark, without
+the branch, each of which was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from icefloe.lake import Lake, history
+from icefloe.spark import batch, predecessors, session
+from icefloe.spark.fence import Fence, Fencing, TargetMovedError
+from icefloe.spark.marks import Mark
+from icefloe.spark.targets import parse
+from tests.spark_server import Project, fresh_namespace
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+
+class Attempts:
+    """Attempts at pieces of work, each with a session of its own."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.lake = Lake.open(project.config)
+        self.log: list[str] = []
+        self._sessions: list[SparkSession] = []
+
+    def session(self) -> SparkSession:
+        opened = session.connect(self.project.config)
+        self._sessions.append(opened)
+        return opened
+
+    def fencing(self, number: int, work: str, **more: Any) -> Fencing:
+        return Fencing(Mark("step", work), f"icefloe_attempt__{number}", **more)
+
+    def fence(self, number: int, work: str = "w", **more: Any) -> tuple[SparkSession, Fence]:
+        opened = self.session()
+        fence = Fence(opened, self.lake, self.fencing(number, work, **more), self.log.append)
+        fence.open()
+        return opened, fence
+
+    def whole(self, number: int, script: str, work: str = "w", **more: Any) -> dict[str, int]:
+        """An attempt from beginning to end."""
+        script = script.replace("DB.", f"{self.project.namespace}.")
+        return batch.run(
+            self.session(),
+            self.lake,
+            batch.Batch(
+                parse(script), lambda number_of_round: self.fencing(number * 10 + number_of_round, work, **more)
+            ),
+            self.log.append,
+        )
+
+    def close(self) -> None:
+        for opened in self._sessions:
+            opened.stop()
+
+
+@pytest.fixture
+def attempts(project: Project) -> Iterator[Attempts]:
+    made = Attempts(project)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sql(project: Project, spark: SparkSession) -> Callable[[str], list[tuple[Any, ...]]]:
+    def run(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in spark.sql(text.replace("DB.", f"{project.namespace}.")).collect()]
+
+    return run
+
+
+Sql = Callable[[str], list[tuple[Any, ...]]]
+
+
+def execute(opened: SparkSession, fence: Fence, text: str) -> None:
+    (write,) = parse(text)
+    if fence.admit(write):
+        opened.sql(text).collect()
+        fence.ended(write)
+
+
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_of_two_attempts_at_one_time_one_is_published(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    insert = f"INSERT INTO {project.name('t')} VALUES (1)"
+    (old, old_fence), (new, new_fence) = attempts.fence(1), attempts.fence(2)
+    execute(old, old_fence, insert)
+    execute(new, new_fence, insert)
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before,)], "nothing is visible before it is published"
+    published = new_fence.publish()
+    assert old_fence.publish() == published, "the other attempt's result counts as its own"
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before + 1,)]
+
+
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_an_attempt_that_wakes_up_after_its_branch_was_cleaned_up_publishes_nothing(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    """Spark makes a branch that is gone anew, off today's head: a fast-forward to it alone would succeed."""
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    insert = f"INSERT INTO {project.name('t')} VALUES (1)"
+    old, old_fence = attempts.fence(1)
+    (write,) = parse(insert)
+    assert old_fence.admit(write)
+    attempts.whole(2, insert, stale_branches=("icefloe_attempt__1",))
+    opened_branches = attempts.lake.table(project.name("t")).metadata.refs
+    assert not any(name.startswith("icefloe_attempt") for name in opened_branches), "the dead attempt's branch is gone"
+    old.sql(insert).collect()
+    old_fence.publish()
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before + 1,)]
+
+
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_an_attempt_whose_branch_was_dropped_between_two_statements_publishes_no_half(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    opened, fence = attempts.fence(1)
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (1)")
+    sql("ALTER TABLE DB.t DROP BRANCH icefloe_attempt__1")
+    execute(opened, fence, f"INSERT INTO {project.name('t')} VALUES (2)")
+    with pytest.raises(TargetMovedError, match="taken away"):
+        fence.publish()
+    assert sql("SELECT count(*) FROM DB.t") == [(rows_before,)]
+
+
+STATEMENTS = {
+    "INSERT INTO DB.t VALUES (9, 'a')": [(1, "a"), (2, "b"), (9, "a")],
+    "INSERT OVERWRITE DB.t VALUES (9, 'a')": [(2, "b"), (9, "a")],
+    "MERGE INTO DB.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE": [(2, "b")],
+    "UPDATE DB.t SET id = 7 WHERE part = 'a'": [(2, "b"), (7, "a")],
+    "DELETE FROM DB.t WHERE part = 'a'": [(2, "b")],
+    "DELETE FROM DB.t WHERE id = 1": [(2, "b")],
+    "TRUNCATE TABLE DB.t": [],
+}
+
+
+def test_every_statement_is_done_on_the_branch_and_repeated_by_nobody(attempts: Attempts, sql: Sql) -> None:
+    for number, (statement, after) in enumerate(STATEMENTS.items()):
+        table, text = f"DB.t{number}", statement.replace("DB.t", f"DB.t{number}")
+        sql(f"CREATE TABLE {table} (id INT, part STRING) PARTITIONED BY (part)")
+        sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+        (snapshot,) = attempts.whole(number, text, work=f"w{number}").values()
+        assert sorted(sql(f"SELECT * FROM {table}")) == after, statement
+        sql(f"INSERT INTO {table} VALUES (1, 'a')")  # another writer, whose row a repeated DELETE would take away
+        assert list(attempts.whole(100 + number, text, work=f"w{number}").values()) == [snapshot], statement
+        assert sorted(sql(f"SELECT * FROM {table}")) == sorted([*after, (1, "a")]), statement
+
+
+def test_a_target_is_known_by_every_name_that_spark_takes(
+    attempts: Attempts, project: Project, sql: Sql, spark: SparkSession
+) -> None:
+    other = fresh_namespace(spark)
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    sql(f"CREATE TABLE {other}.t (id BIGINT)")
+    script = [
+        f"INSERT INTO lake.{project.namespace}.t VALUES (1); INSERT INTO lake.`{project.namespace}`.`t` VALUES (2);"
+        f"USE {project.namespace}; INSERT INTO t VALUES (3); INSERT INTO `t` VALUES (4);"
+        f"USE {other}; INSERT INTO t VALUES (5); SELECT missing",
+    ]
+    with pytest.raises(Exception, match="missing"):
+        attempts.whole(1, "".join(script))
+    assert sql("SELECT * FROM DB.t") == [] and sql(f"SELECT * FROM {other}.t") == []
+    published = attempts.whole(2, "".join(script).removesuffix("SELECT missing"))
+    assert list(published) == [project.name("t"), f"{other}.t"], "two tables, each published once"
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,), (4,)]
+    assert sql(f"SELECT * FROM {other}.t") == [(5,)]
+
+
+def test_a_table_made_by_the_script_is_fenced_from_its_first_row_and_a_filled_one_is_not_made_twice(
+    attempts: Attempts, sql: Sql
+) -> None:
+    made = "CREATE TABLE IF NOT EXISTS DB.made (id BIGINT); INSERT INTO DB.made VALUES (1);"
+    filled = "CREATE TABLE DB.filled AS SELECT 1L AS id; INSERT INTO DB.filled VALUES (2);"
+    broken = "SELECT missing FROM DB.made"
+    with pytest.raises(Exception, match="missing"):
+        attempts.whole(1, made + filled + broken)
+    assert sql("SELECT * FROM DB.made") == []
+    assert sql("SELECT * FROM DB.filled") == [(1,)], "CREATE TABLE AS takes effect at once"
+    for number in (2, 3):
+        attempts.whole(number, made + filled)
+        assert sql("SELECT * FROM DB.made") == [(1,)]
+        assert sorted(sql("SELECT * FROM DB.filled")) == [(1,), (2,)]
+
+
+def test_a_batch_whose_target_moved_is_computed_again_and_in_the_end_given_up(
+    attempts: Attempts, project: Project, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    sql("INSERT INTO DB.t VALUES (1)")
+    sql("INSERT INTO DB.t VALUES (2)")
+    others = iter([f"INSERT INTO {project.name('t')} VALUES (3)", "compact"])
+
+    def interfere(name: str) -> None:
+        if name == "spark.before_first_publish" and (statement := next(others, None)):
+            if statement == "compact":
+                statement = (
+                    f"CALL lake.system.rewrite_data_files(table => '{project.name('t')}', "
+                    "options => map('rewrite-all', 'true'))"
+                )
+            sql(statement)
+
+    monkeypatch.setattr(batch, "fault", interfere)
+    attempts.whole(1, "INSERT INTO DB.t SELECT sum(id) * 10 FROM DB.t")
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,), (60,)], "computed on what was there in the end"
+    metadata = attempts.lake.table(project.name("t")).metadata
+    assert [one.operation for one in history.ancestors(metadata, metadata.refs["main"].snapshot_id)][1] == "replace"
+    monkeypatch.setattr(batch, "fault", lambda name: sql("INSERT INTO DB.t VALUES (0)") and None)
+    with pytest.raises(TargetMovedError):
+        attempts.whole(2, "INSERT INTO DB.t VALUES (99)", work="another")
+    assert sql("SELECT count(*) FROM DB.t WHERE id = 99") == [(0,)]
+    assert not any(name.startswith("icefloe_attempt") for name in attempts.lake.table(project.name("t")).metadata.refs)
+
+
+def test_after_a_death_between_two_targets_only_the_second_is_written(
+    attempts: Attempts, project: Project, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        sql(f"CREATE TABLE DB.{name} (id BIGINT)")
+        sql(f"INSERT INTO DB.{name} VALUES (0)")
+    script = "INSERT INTO DB.a VALUES (1); INSERT INTO DB.b SELECT count(*) FROM DB.a"
+
+    class Killed(BaseException): ...
+
+    def die(name: str) -> None:
+        if name == "spark.after_publish":
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("icefloe.spark.fence.fault", die)
+        with pytest.raises(Killed):
+            attempts.whole(1, script)
+    assert sql("SELECT * FROM DB.a ORDER BY 1") == [(0,), (1,)]
+    assert sql("SELECT * FROM DB.b") == [(0,)]
+    published = attempts.whole(2, script)
+    assert set(published) == {project.name("a"), project.name("b")}
+    assert sql("SELECT * FROM DB.a ORDER BY 1") == [(0,), (1,)]
+    assert sql("SELECT * FROM DB.b ORDER BY 1") == [(0,), (2,)]
+
+
+def test_what_the_state_database_knows_to_be_published_counts_when_the_mark_has_expired(
+    attempts: Attempts, project: Project, sql: Sql
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    published = attempts.whole(1, "INSERT INTO DB.t VALUES (1)")
+    sql("INSERT INTO DB.t VALUES (2)")
+    sql(
+        f"CALL lake.system.expire_snapshots(table => '{project.name('t')}', "
+        "older_than => TIMESTAMP '2100-01-01', retain_last => 1)"
+    )
+    assert attempts.whole(2, "INSERT INTO DB.t VALUES (1)", known=published) == published
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,)]
+
+
+def test_under_publish_direct_each_statement_is_done_once(attempts: Attempts, sql: Sql) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    script = "INSERT INTO DB.t VALUES (1); INSERT INTO DB.t VALUES (2);"
+    with pytest.raises(Exception, match="missing"):
+        attempts.whole(1, script + "SELECT missing FROM DB.t", direct=True)
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,)], (
+        "visible statement by statement: that is what direct means"
+    )
+    attempts.whole(2, script + "INSERT INTO DB.t VALUES (3)", direct=True)
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,)]
+
+
+def test_a_dead_clients_statement_is_ended_and_its_session_refuses_whoever_still_holds_it(
+    attempts: Attempts, project: Project, sql: Sql
+) -> None:
+    import threading
+
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    identity = str(uuid4())
+    dead = session.connect(project.config, session_id=identity)
+    slow = f"INSERT INTO {project.name('t')} SELECT id FROM range(0, 400000000, 1, 2) WHERE sha2(string(id), 512) LIKE '0000%'"
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            dead.sql(slow).collect()
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    said: list[str] = []
+    deadline = 60
+    while not said and deadline:
+        # Nothing runs yet, or it was ended: only what was found running and has ended is told.
+        predecessors.end(session.address(dead), [identity], said.append) if _running(dead) else thread.join(0.2)
+        deadline -= 1
+    assert said == ["ended 1 statement(s) that an earlier attempt had left running"]
+    thread.join(30)
+    assert not thread.is_alive() and caught
+    assert sql("SELECT count(*) FROM DB.t") == [(0,)]
+    with pytest.raises(Exception, match=r"(?i)session"):
+        dead.sql(f"INSERT INTO {project.name('t')} VALUES (1)").collect()
+    assert sql("SELECT count(*) FROM DB.t") == [(0,)]
+
+
+def _running(opened: SparkSession) -> bool:
+    """Whether the server runs tasks: seen by the progress it reports to this client."""
+    seen = getattr(opened, "_seen_tasks", None)
+    if seen is None:
+        seen = []
+        opened._seen_tasks = seen  # type: ignore[attr-defined]
+        opened.registerProgressHandler(lambda stages, inflight_tasks, operation_id, done: seen.append(inflight_tasks))
+    return any(seen)
+
+
+def test_a_server_that_cannot_be_asked_makes_the_outcome_unknown() -> None:
+    with pytest.raises(predecessors.OutcomeUnknownError, match="outcome is unknown") as caught:
+        predecessors.end("sc://localhost:1", [str(uuid4())], print, within=1)
+    assert "icefloe skip" in (caught.value.hint or "")

@@ -1,0 +1,1 @@
+"""A corpus of SELECTs, kept exact by the write planner while their sources change at random."""

@@ -1,0 +1,220 @@
+"""Which pattern is chosen, and why not a cheaper one. No Spark: a plan is a pure function of its inputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from icefloe.planner import choice
+from icefloe.planner.errors import KeysMissingError, NotASelectError, UnsoundPatternError
+from icefloe.planner.inputs import Contents, PartitionKey, Size, TargetState
+from tests.planner.corpus import CORPUS, Case
+from tests.unit.planner.tables import (
+    CONTENTS,
+    LATE,
+    NEW,
+    SOURCES,
+    analysis_of,
+    plan_of,
+    plan_of_case,
+    with_state,
+)
+
+AGG = "SELECT account_id, country, event_day, count(*) AS n FROM db.events GROUP BY account_id, country, event_day"
+COPY = "SELECT id, country, event_day FROM db.events"
+
+
+def test_the_corpus_has_at_least_sixty_selects_of_different_names() -> None:
+    assert len({case.name for case in CORPUS}) == len(CORPUS) >= 60
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_each_select_of_the_corpus_gets_its_pattern_when_events_were_appended(case: Case) -> None:
+    assert plan_of_case(case).pattern == case.pattern
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_same_inputs_give_the_same_plan(case: Case) -> None:
+    assert plan_of_case(case) == plan_of_case(case)
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_a_target_without_rows_is_filled_from_the_source_as_it_is(case: Case) -> None:
+    plan = plan_of_case(case, target={"total": Size()})
+    assert plan.pattern == "full"
+    assert [one.role for one in plan.statements] == ["append"]
+    assert "icdc" not in plan.statements[0].sql
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_a_source_that_is_captured_as_a_whole_is_never_added_to_rows_that_are_there(case: Case) -> None:
+    plan = plan_of_case(case, sources=with_state("db.events", whole=True))
+    assert plan.pattern == "full"
+    assert plan.statements[0].role == "delete all"
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_rows_that_were_deleted_at_the_source_are_never_answered_by_an_append(case: Case) -> None:
+    plan = plan_of_case(case, sources=with_state("db.events", append_only=False))
+    assert plan.pattern != "append"
+    assert "lake.icdc.events_1" not in "".join(one.sql for one in plan.statements)
+
+
+def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> None:
+    plan = plan_of(AGG, "account_id", "country", "event_day")
+    assert plan.partitions is not None
+    assert plan.partitions.new == (NEW,) and plan.partitions.late == (LATE,)
+    delete, append = plan.statements
+    assert delete.role == "delete keys" and "DATE'2026-03-02'" in delete.sql and "DATE'2026-03-09'" not in delete.sql
+    assert "BROADCAST" in delete.sql
+    assert append.sql.count("GROUP BY") == 1, "one run of the SELECT"
+    assert "SELECT * FROM lake.icdc.events_1 WHERE `event_day` = DATE'2026-03-09'" in append.sql
+    assert "lake.db.events.branch_pin" in append.sql
+
+
+def test_a_partition_that_changed_in_large_part_is_overwritten_whole() -> None:
+    contents = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents)
+    assert plan.partitions is not None and plan.partitions.overwritten == (LATE,)
+    assert [one.role for one in plan.statements] == ["delete partitions", "append"]
+
+
+def test_what_the_target_has_is_learnt_from_the_target_alone() -> None:
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(target=None, source=CONTENTS.source))
+    assert plan.partitions is not None and plan.partitions.new == ()
+
+
+def test_keys_are_compared_null_safe_only_where_nulls_may_be() -> None:
+    delete = plan_of(AGG, "account_id", "country", "event_day").statements[0].sql
+    assert "t.`account_id` = k.`account_id`" in delete
+    assert "t.`country` <=> k.`country`" in delete
+    assert "t.`event_day` BETWEEN" in delete
+
+
+def test_a_group_that_having_hid_is_read_from_the_source_not_from_the_changes() -> None:
+    plan = plan_of(f"{AGG} HAVING count(*) > 3", "account_id", "country", "event_day")
+    assert "SELECT * FROM lake.icdc.events_1" not in plan.statements[-1].sql
+
+
+def test_nothing_is_done_when_nothing_that_the_select_reads_has_changed() -> None:
+    plan = plan_of("SELECT account_id, plan FROM db.accounts")
+    assert plan.pattern == "none" and plan.statements == ()
+
+
+def test_a_branch_of_a_union_in_which_nothing_is_new_adds_nothing() -> None:
+    plan = plan_of("SELECT id FROM db.events UNION ALL SELECT id FROM db.refunds")
+    assert "(SELECT * FROM lake.db.refunds.branch_pin WHERE FALSE)" in plan.statements[0].sql
+
+
+def test_the_text_that_runs_is_the_users_own_but_for_the_tables_names() -> None:
+    text = "SELECT id, /* kept */ upper( country )  AS c\nFROM db.events -- the end"
+    plan = plan_of(text)
+    assert "SELECT id, /* kept */ upper( country )  AS c\nFROM lake.icdc.events_1 AS `events` -- the end\n)" in (
+        plan.statements[0].sql
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "words"),
+    [
+        ("append", AGG, "more than look at each row"),
+        ("range_overwrite", "SELECT account_id, count(*) AS n FROM db.events GROUP BY account_id", "partitioned"),
+        ("key_filter", "SELECT count(*) AS n FROM db.events", "no column of the result tells"),
+        ("merge", "SELECT id, rand() AS r FROM db.events", "rand()"),
+        ("append", "SELECT id FROM db.events WHERE ts > current_timestamp()", "current_timestamp()"),
+    ],
+)
+def test_a_pattern_that_would_be_wrong_is_refused_with_the_reason(pattern: str, text: str, words: str) -> None:
+    with pytest.raises(UnsoundPatternError) as caught:
+        plan_of(text, pattern=pattern)
+    assert words in str(caught.value)
+
+
+def test_a_load_time_may_be_appended_when_that_is_asked_for() -> None:
+    assert plan_of("SELECT id, current_timestamp() AS loaded FROM db.events", pattern="append").pattern == "append"
+
+
+def test_an_append_from_a_whole_capture_to_a_target_with_rows_is_refused() -> None:
+    with pytest.raises(UnsoundPatternError):
+        plan_of(COPY, pattern="append", sources=with_state("db.events", whole=True))
+
+
+def test_a_table_that_is_not_captured_makes_it_full_and_says_what_to_type() -> None:
+    plan = plan_of("SELECT e.id FROM db.events e JOIN db.devices d ON e.device = d.device")
+    assert plan.pattern == "full" and "lookup_tables" in plan.reason
+
+
+def test_a_lookup_table_is_read_as_it_is() -> None:
+    plan = plan_of(
+        "SELECT e.id, d.screen FROM db.events e JOIN db.devices d ON e.device = d.device", lookup_tables=("db.devices",)
+    )
+    assert plan.pattern == "append" and "JOIN db.devices d" in plan.statements[0].sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO db.x SELECT * FROM db.events",
+        "SELECT 1; SELECT 2",
+        "DELETE FROM db.events",
+        "CREATE TABLE db.x AS SELECT 1",
+        "SET x = 1",
+        "SELEC 1",
+        "",
+        "MERGE INTO db.x USING db.events ON true WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_what_is_not_one_select_is_refused(text: str) -> None:
+    with pytest.raises(NotASelectError):
+        analysis_of(text)
+
+
+def test_a_key_that_the_select_does_not_give_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(KeysMissingError) as caught:
+        plan_of(AGG, "acount_id")
+    assert caught.value.hint == "did you mean 'account_id'?"
+
+
+def test_keys_that_the_grouping_makes_unique_are_not_looked_for_twice_and_others_are() -> None:
+    assert plan_of(AGG, "account_id", "country", "event_day").duplicates is None
+    assert plan_of(AGG, "account_id", "event_day").duplicates is not None
+
+
+def test_dimension_changes_are_found_by_their_keys() -> None:
+    sources = with_state("db.events", changed=False) | {
+        "db.accounts": with_state("db.accounts", changed=True)["db.accounts"]
+    }
+    plan = plan_of(
+        "SELECT e.account_id, max(a.plan) AS plan FROM db.events e JOIN db.accounts a ON e.account_id = a.account_id "
+        "GROUP BY e.account_id",
+        "account_id",
+        sources=sources,
+    )
+    assert plan.pattern == "key_filter"
+    assert "SELECT DISTINCT `account_id` AS `account_id` FROM lake.icdc.accounts_1" in plan.statements[0].sql
+
+
+def test_a_plan_tells_what_it_reads() -> None:
+    reads = {read.table: read.size for read in plan_of(AGG, "account_id", "country", "event_day").reads}
+    assert reads == {"db.events": Size(3, 500, 9_000), "db.target": Size(1, 50, 500)}
+
+
+def test_a_target_is_made_with_the_layout_that_the_plan_needs() -> None:
+    plan = choice.plan(
+        analysis_of(AGG, "account_id", "country", "event_day"), TargetState("db.t", "lake.db.t", "lake.db.t.branch_b")
+    )
+    assert plan.partition_by == ("event_day",)
+    assert plan.properties["write.delete.mode"] == "merge-on-read"
+    assert SOURCES["db.events"].changed
+
+
+def test_a_source_partitioned_by_the_day_of_a_time_tells_the_days_of_the_target() -> None:
+    key = PartitionKey("ts", "timestamptz", "day", {LATE: 5, NEW: 100})
+    plan = plan_of(
+        "SELECT date(ts) AS day, account_id, count(*) AS n FROM db.events GROUP BY date(ts), account_id",
+        "day",
+        "account_id",
+        sources=with_state("db.events", changed_partitions=(key,)),
+    )
+    assert plan.partitions is not None and plan.partitions.new == (NEW,) and plan.partitions.late == (LATE,)
+    append = plan.statements[-1].sql
+    assert "`ts` >= TIMESTAMP'2026-03-09 00:00:00Z' AND `ts` < TIMESTAMP'2026-03-10 00:00:00Z'" in append
