@@ -31,10 +31,10 @@ class Wish:
     keep_seconds: float
     change_tables: bool
     """False for ``capture_mode: RANGE``, which publishes ranges only."""
-    alias: str | None
-    """A stable name for the change table of a capture with one source."""
     skip_empty: bool
     """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
+    alias: str | None = None
+    """A stable name for the change table of a capture with one source."""
 
     def columns_of(self, table: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))

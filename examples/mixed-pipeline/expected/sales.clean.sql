@@ -1,0 +1,1 @@
+SELECT sale_id, shop, day, max_by(cents, delivery) AS cents FROM sales.raw GROUP BY sale_id, shop, day

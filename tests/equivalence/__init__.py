@@ -1,0 +1,1 @@
+"""Random incremental pipelines against a full recomputation, after every micro-batch."""
