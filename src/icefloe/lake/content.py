@@ -153,7 +153,8 @@ def diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLos
         {},
         {},
         append_only=intact and not slices["deletes"],
-        exact=intact,
+        # With delete files between the two, an added file may hold rows that were only moved there.
+        exact=intact and not slices["deletes"],
         slices=_frozen(slices),
         holds=(before.id,) if slices["removed"] or undeleted else (),
     )
