@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.postgres import running_postgres
 from tests.projects import Project, make_project, wait_until
 
-from icefloe.store import migrations
+from icefloe.store import migrations, tables
 from icefloe.store.database import Database
 
 DURABLE = {"lease_seconds": 30.0}
@@ -209,11 +209,12 @@ def measure_history(project: Project, count: int) -> dict[str, Any]:
                 ),
                 {"start": start, "run": run},
             )
+        names = [column.name for column in tables.steps.columns]
+        values = ["r.id" if name in ("run_id", "root_id") else f"s.{name}" for name in names]
         connection.execute(
             text(
-                "INSERT INTO steps SELECT r.id, s.step_id, r.id, s.position, s.type, s.status, s.attempt, s.generation, s.owner, "
-                "s.request, s.delay, s.available_at, s.tries, s.params, s.outputs, s.handle, s.loop, s.resumes, s.cause, s.started_at, "
-                "s.ended_at, s.revision FROM runs r, steps s WHERE s.run_id = :run AND r.id LIKE 'old-%'"
+                f"INSERT INTO steps ({', '.join(names)}) SELECT {', '.join(values)} FROM runs r, steps s "
+                "WHERE s.run_id = :run AND r.id LIKE 'old-%'"
             ),
             {"run": run},
         )
