@@ -36,7 +36,7 @@ class CancelledError(BaseException):
 
 def main() -> int:
     order = Order.read(Path(sys.argv[1]))
-    signal.signal(signal.SIGTERM, _cancel)
+    signal.signal(signal.SIGTERM, cancel)
     running = Running(order)
     return report(running.run, running.published)
 
@@ -169,7 +169,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _cancel(number: int, frame: FrameType | None) -> None:
+def cancel(number: int, frame: FrameType | None) -> None:
     raise CancelledError
 
 

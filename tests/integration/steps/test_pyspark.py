@@ -80,6 +80,26 @@ def test_whatever_api_writes_it_is_seen_on_the_wire_and_nothing_is_visible_when_
         assert bench.rows(name) == [(0,), (1,)]
 
 
+def test_a_table_that_the_script_makes_and_then_appends_to_has_all_its_rows(bench: SparkBench) -> None:
+    bench.file(
+        "makes.py",
+        f"""
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+        for name, number in (("made", 1), ("remade", 2)):
+            rows = spark.range(number, number + 1)
+            rows.writeTo(f"{bench.db}.{{name}}").using("iceberg").createOrReplace()
+            rows.writeTo(f"{bench.db}.{{name}}").append()
+        """,
+    )
+    bench.sql("CREATE TABLE DB.remade (id BIGINT)")
+    bench.sql("INSERT INTO DB.remade VALUES (0)")
+    succeeded(bench.step("script: makes.py"))
+    assert bench.rows("made") == [(1,), (1,)]
+    assert bench.rows("remade") == [(2,), (2,)]
+
+
 def test_a_function_gets_the_session_and_parameters_by_name_and_type(bench: SparkBench) -> None:
     bench.file("library.py", "WORDS = ['floe', 'berg']\n")
     bench.file(
