@@ -1,1 +1,1 @@
-"""The demonstration: a playback table with late events, what changed in it, and a table of just that."""
+"""The demonstration: a pipeline of two stages with late events, run with a lookback window and incrementally."""

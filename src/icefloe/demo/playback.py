@@ -17,18 +17,19 @@ LATE_DAYS = 12
 
 @dataclass(frozen=True)
 class Playback:
-    """The table ``demo.playback`` of a catalog. Rows are a function of their number, so loads can be made again."""
+    """A table of playback events in a catalog. Rows are a function of their number, so loads can be made again."""
 
     spark: SparkSession
     catalog: str
     events_per_day: int
+    name: str = TABLE
 
     @property
     def table(self) -> str:
-        return f"{self.catalog}.{TABLE}"
+        return f"{self.catalog}.{self.name}"
 
     def create(self) -> None:
-        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.demo")
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.name.partition('.')[0]}")
         self.spark.sql(
             f"CREATE TABLE {self.table} (event_id BIGINT, account_id BIGINT, country STRING, title_id INT, "
             "event_day DATE, view_min DOUBLE, load_day DATE) USING iceberg PARTITIONED BY (event_day) "

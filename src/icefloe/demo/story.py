@@ -1,122 +1,180 @@
-"""What the demonstration does, step by step, and what it found out. Showing it is the command line's business."""
+"""The demonstration: one pipeline of two stages, run both ways, day after day, through the workflow engine.
+
+``playback_table -> playback_daily_table -> playback_daily_agg_table``. Each day's load brings a few percent of events that
+happened on one of the days before. One way overwrites the last fourteen days each time, in both stages; the other takes what
+changed. Both must come to the same tables. Showing it is the command line's business.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from icefloe.config import Config
-from icefloe.demo.playback import FIRST_DAY, TABLE, Playback
-from icefloe.lake import ChangeSet, ChangeTable, Lake
+from icefloe.demo.playback import FIRST_DAY, Playback
+from icefloe.demo.spark_reads import Reads, SparkReads
+from icefloe.errors import IcefloeError
+from icefloe.service.client import Client
+from icefloe.service.pushing import push_files
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 LOOKBACK_DAYS = 14
+SOURCE = "demo.playback_table"
+TARGETS = ("playback_daily_table", "playback_daily_agg_table")
+WAYS = ("lookback", "incremental")
+WORKFLOWS = ("playback_daily", "playback_agg")
+Note = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One way to get at what the last load brought: how much it reads, how long that took, and what came out."""
+class DemoError(IcefloeError):
+    """A run of the demonstration did not succeed."""
 
-    name: str
-    files: int
+    code = "demo.failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one way cost for one day: as Spark counts what it read, and as the runs took from start to end."""
+
     rows: int
     bytes: int
     seconds: float
-    answer: tuple[Any, ...]
+
+    def plus(self, other: Cost) -> Cost:
+        return Cost(self.rows + other.rows, self.bytes + other.bytes, self.seconds + other.seconds)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What changed, how long that took to find out, and two ways to read it."""
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One day's load, and what each way made of it."""
 
-    changes: ChangeSet
-    change_table: ChangeTable
-    capture_seconds: float
-    lookback: Reading
-    incremental: Reading
-    truth: tuple[Any, ...]
+    day: date
+    late_rows: int
+    lookback: Cost
+    incremental: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A table of one way against the other's: rows, and the sum of the hashes of all columns."""
+
+    table: str
+    lookback: tuple[Any, ...]
+    incremental: tuple[Any, ...]
 
     @property
     def equal(self) -> bool:
-        """The change table holds exactly what the last load wrote, by count and sum of hashes of all columns."""
-        return self.incremental.answer == self.truth
+        return self.lookback == self.incremental
 
 
-def tell(
-    spark: SparkSession, config: Config, *, days: int, events_per_day: int, note: Callable[[str], None]
-) -> Finding:
-    """Load the table day by day; then ask what the last load changed, with the data out of reach, and read just that."""
-    playback = Playback(spark, config.catalog.name, events_per_day)
-    note(f"creating {playback.table} and loading {days} days of {events_per_day:,} events")
-    playback.create()
-    for number in range(days - 1):
-        playback.load(number)
-        note(f"loaded {FIRST_DAY + timedelta(days=number)}")
-    lake = Lake.open(config)
-    checkpoint = lake.checkpoint(TABLE)
-    playback.load(days - 1)
-    last_day = FIRST_DAY + timedelta(days=days - 1)
-    note(f"loaded {last_day}, {'with late events for the days before' if days > 1 else ''}")
+@dataclass(frozen=True, slots=True)
+class Finding:
+    rounds: tuple[Round, ...]
+    proofs: tuple[Proof, ...]
 
-    loaded = lake.table(TABLE)
-    with _out_of_reach(loaded.metadata.location):
-        note("moved the table's data folder away: from here to the change table, metadata is all there is")
-        began = time.perf_counter()
-        changes = lake.changes_of(loaded, since=checkpoint, columns=["event_day", "account_id"])
-        table = lake.create_change_table(changes, table=loaded)
-        seconds = time.perf_counter() - began
-    note("moved it back")
+    @property
+    def equal(self) -> bool:
+        return all(proof.equal for proof in self.proofs)
 
-    whole = lake.changes(TABLE)
-    recent = [
-        one for one in whole.partitions or () if one.values["event_day"] > last_day - timedelta(days=LOOKBACK_DAYS)
-    ]
-    digest = "count(*), sum(CAST(xxhash64(*) AS DECIMAL(38,0)))"
-    lookback_sql = (
-        f"SELECT {digest} FROM {playback.table} WHERE event_day > date_sub(DATE'{last_day}', {LOOKBACK_DAYS})"
-    )
-    change_sql = f"SELECT {digest} FROM {config.catalog.name}.{table.name}"
-    truth_sql = f"SELECT {digest} FROM {playback.table} WHERE load_day = DATE'{last_day}'"
-    spark.sql(change_sql).collect()  # so that neither is the first to use its code
-    answer, took = _timed(spark, lookback_sql)
-    lookback = Reading(
-        f"the last {LOOKBACK_DAYS} days",
-        sum(one.files for one in recent),
-        sum(one.rows for one in recent),
-        sum(one.bytes for one in recent),
-        took,
-        answer,
-    )
-    answer, took = _timed(spark, change_sql)
-    incremental = Reading(
-        "the change table", changes.added.files, changes.added.rows, changes.added.bytes or 0, took, answer
-    )
-    truth, _ = _timed(spark, truth_sql)
-    return Finding(changes, table, seconds, lookback, incremental, truth)
+    def total(self, way: str) -> Cost:
+        total = Cost(0, 0, 0.0)
+        for one in self.rounds:
+            total = total.plus(one.lookback if way == "lookback" else one.incremental)
+        return total
 
 
-def _timed(spark: SparkSession, sql: str) -> tuple[tuple[Any, ...], float]:
-    began = time.perf_counter()
-    row = spark.sql(sql).collect()[0]
-    return tuple(row), time.perf_counter() - began
+class Story:
+    """``history`` days are there at the beginning, ``days`` follow one by one and are measured."""
 
+    def __init__(
+        self,
+        spark: SparkSession,
+        client: Client,
+        reads: SparkReads,
+        *,
+        history: int,
+        days: int,
+        events_per_day: int,
+        note: Note,
+    ) -> None:
+        self._spark = spark
+        self._client = client
+        self._reads = reads
+        self._history = history
+        self._days = days
+        self._playback = Playback(spark, client.config.catalog.name, events_per_day, SOURCE)
+        self._note = note
 
-class _out_of_reach:  # noqa: N801  (used as a with-statement's word)
-    """The data folder of a local table under another name for a while."""
+    def tell(self) -> Finding:
+        self._prepare()
+        rounds = []
+        for number in range(self._history, self._history + self._days):
+            day = FIRST_DAY + timedelta(days=number)
+            self._playback.load(number)
+            late = self._late(day)
+            self._note(f"{day}: loaded {self._playback.events_per_day:,} events, {late:,} of them late")
+            costs = {way: self._run(way, day) for way in WAYS}
+            for way, cost in costs.items():
+                self._note(f"  {way:<12} {cost.rows:>12,} rows read, {cost.seconds:6.1f} s")
+            rounds.append(Round(day, late, costs["lookback"], costs["incremental"]))
+        return Finding(tuple(rounds), tuple(self._proof(table) for table in TARGETS))
 
-    def __init__(self, location: str) -> None:
-        self._folder = Path(urlsplit(location).path) / "data"
-        self._hidden = self._folder.with_name("data-moved-away")
+    def _prepare(self) -> None:
+        playback = self._playback
+        self._note(
+            f"creating {SOURCE}: {self._history} days of {playback.events_per_day:,} events, a few percent of them late"
+        )
+        playback.create()
+        for way in WAYS:
+            self._create_targets(way)
+        for number in range(self._history):
+            playback.load(number)
+        with resources.as_file(resources.files("icefloe.demo") / "workflows") as folder:
+            push_files(self._client, sorted(Path(folder).glob("*.yaml")))
+        self._note("bringing both ways up to date, which also warms Spark up")
+        last = FIRST_DAY + timedelta(days=self._history - 1)
+        for way in WAYS:
+            self._run(way, last)
 
-    def __enter__(self) -> None:
-        self._folder.rename(self._hidden)
+    def _create_targets(self, way: str) -> None:
+        columns = {
+            "playback_daily_table": "event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, view_min DOUBLE",
+            "playback_daily_agg_table": "account_id BIGINT, country STRING, event_day DATE, views BIGINT, view_min DOUBLE, titles BIGINT",
+        }
+        self._spark.sql(f"CREATE NAMESPACE {way}")
+        for table in TARGETS:
+            self._spark.sql(
+                f"CREATE TABLE {way}.{table} ({columns[table]}) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES "
+                "('write.distribution-mode'='none', 'write.spark.fanout.enabled'='true', 'write.delete.mode'='merge-on-read')"
+            )
 
-    def __exit__(self, *_: object) -> None:
-        self._hidden.rename(self._folder)
+    def _late(self, day: date) -> int:
+        row = self._spark.sql(
+            f"SELECT count(*) FROM {SOURCE} WHERE load_day = DATE'{day}' AND event_day < load_day"
+        ).collect()[0]
+        return int(row[0])
+
+    def _run(self, way: str, day: date) -> Cost:
+        """Both stages, one after the other, as runs of their workflows."""
+        before = self._reads.now()
+        seconds = 0.0
+        for workflow in WORKFLOWS:
+            params = {"DAY": day.isoformat()} if way == "lookback" else {}
+            view = self._client.work(self._client.runs.start(f"{way}.{workflow}", params).run_id)
+            if view.status != "SUCCEEDED":
+                causes = "; ".join(str((step.cause or {}).get("message")) for step in view.steps if step.cause)
+                raise DemoError(f"run {view.run_id} is {view.status}: {causes}")
+            assert view.started_at is not None and view.ended_at is not None
+            seconds += view.ended_at - view.started_at
+        read: Reads = self._reads.now().since(before)
+        return Cost(read.rows, read.bytes, seconds)
+
+    def _proof(self, table: str) -> Proof:
+        digest = "count(*), sum(CAST(xxhash64(*) AS DECIMAL(38,0)))"
+        answers = [tuple(self._spark.sql(f"SELECT {digest} FROM {way}.{table}").collect()[0]) for way in WAYS]
+        return Proof(table, *answers)

@@ -1,0 +1,30 @@
+"""``icefloe demo`` from beginning to end, small."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.long
+def test_both_ways_come_to_the_same_tables_and_the_incremental_one_reads_less(tmp_path: Path) -> None:
+    icefloe = Path(sys.executable).with_name("icefloe")
+    sizes = ["--days", "2", "--history", "6", "--events-per-day", "2000"]
+    done = subprocess.run(
+        [icefloe, "demo", *sizes, "--picture", str(tmp_path / "demo.svg"), "--output", "json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["equal"] is True
+    assert [day["late_rows"] > 0 for day in found["days"]] == [True, True]
+    assert 0 < found["incremental"]["rows"] < found["lookback"]["rows"]
+    assert (tmp_path / "demo.svg").read_text(encoding="utf-8").startswith("<svg")
