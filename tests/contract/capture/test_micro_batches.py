@@ -325,7 +325,7 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
 
-@pytest.mark.parametrize("setting", ["write: {table: db.t}", "shadow: full"])
+@pytest.mark.parametrize("setting", ["on_logic_change: rebuild", "shadow: full"])
 def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events: Bench, setting: str) -> None:
     text = f"""
     Workflow:
