@@ -146,14 +146,13 @@ class ChangeTables:
         """Take one out of the catalog and delete its own folder."""
         loaded = self._tables.load(identifier)
         one = _described(loaded)
-        if one is not None and loaded.metadata.properties.get("icefloe.name") != one.name:
-            self._tables.drop(identifier)  # a second name: the folder is another's
-            return one
         if one is None or not storage.inside(one.location, self.location) or one.location.rstrip("/") == self.location:
             raise NotAChangeTableError(
                 "this is not a change table made here, so it is left alone", where=format_identifier(identifier)
             )
         self._tables.drop(identifier)
+        if loaded.metadata.properties.get("icefloe.name") != one.name:
+            return one  # a second name: the folder is another's
         self._fault("change_table.after_unregister")
         storage.delete_folder(self._tables.file_io(one.location), one.location)
         return one
