@@ -162,15 +162,22 @@ class ChangeTables:
         moment, none. A name that anything else has is refused."""
         loaded = self._tables.load(at)
         if self._tables.exists(alias):
-            with suppress(MetadataMissingError):  # what it led to is gone: the name is ours to give again
-                if _described(self._tables.load(alias)) is None:
-                    raise NameTakenError(
-                        "is a table of its own, so it cannot be the name of a change table",
-                        where=format_identifier(alias),
-                        hint="choose another targetTable",
-                    )
+            if not self._leads_here(alias):
+                raise NameTakenError(
+                    "is a table of its own, so it cannot be the name of a change table",
+                    where=format_identifier(alias),
+                    hint="choose another targetTable",
+                )
             self._tables.drop(alias)
         self._tables.register(alias, loaded.metadata.metadata_location)
+
+    def _leads_here(self, alias: Identifier) -> bool:
+        """Whether a name leads, or led before that was released, to a change table in our own folder."""
+        try:
+            one = _described(self._tables.load(alias))
+        except MetadataMissingError as error:
+            return error.where is not None and storage.inside(error.where, self.location)
+        return one is not None and storage.inside(one.location, self.location)
 
     def unpoint(self, alias: Identifier, at: Identifier) -> None:
         """Take a stable name away if it still leads there."""

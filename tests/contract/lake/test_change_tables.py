@@ -142,6 +142,16 @@ def test_other_tables_are_never_dropped(lake: Lake, playback: Playback) -> None:
     assert before.items() <= playback.files().items()
 
 
+def test_a_stable_name_is_never_taken_from_another_table(lake: Lake, playback: Playback) -> None:
+    playback.append(*rows(1))
+    made = lake.create_change_table(lake.changes(playback.name))
+    with playback.table.transaction() as transaction:
+        transaction.set_properties({"icefloe.change-table": "true"})
+    with pytest.raises(NameTakenError):
+        lake.point_change_table(playback.name, at=made.name)
+    assert playback.loaded.metadata.snapshots
+
+
 def test_clean_takes_leftovers_and_leaves_the_rest(lake: Lake, playback: Playback) -> None:
     playback.append(*rows(1))
     kept = lake.create_change_table(lake.changes(playback.name))
