@@ -75,20 +75,21 @@ def capture(config: Config, files: int) -> dict[str, Any]:
 
 
 def growth(config: Config) -> dict[str, Any]:
+    """The two tables take turns, so that whatever else the machine does befalls both; the quickest turn counts."""
     lake = Lake.open(config)
-    out: dict[str, Any] = {}
+    tables: dict[str, tuple[str, int]] = {}
     for older in (1_000, 100_000):
         say(f"making a table with {older:,} older files")
         table = SyntheticTable(lake, f"bench.old_{older}")
         since = table.append(older, max(older // 1000, 1))
         table.append(2_000, 2)
-
-        def once(name: str = table.name, start: int = since) -> None:
-            found = lake.changes(name, since=start, columns=COLUMNS)
-            lake.create_change_table(found)
-
-        once()
-        out[f"older_{older}"] = round(_median(once, 5), 4)
+        tables[f"older_{older}"] = (table.name, since)
+    out: dict[str, Any] = dict.fromkeys(tables, float("inf"))
+    for _ in range(12):
+        for label, (name, since) in tables.items():
+            began = time.perf_counter()
+            lake.create_change_table(lake.changes(name, since=since, columns=COLUMNS))
+            out[label] = round(min(out[label], time.perf_counter() - began), 4)
     out["ratio"] = round(out["older_100000"] / out["older_1000"], 3)
     say(f"  growth: {out}")
     return out

@@ -28,7 +28,7 @@ LINT = {
     "mypy": ["mypy"],
     "borders": ["lint-imports"],
 }
-LANES = (("unit", "contract", "chaos"), ("integration", "oracle", "e2e"))
+LANES = (("unit", "contract", "chaos", "e2e"), ("integration", "oracle"))
 SUITES = tuple(name for lane in LANES for name in lane)
 NO_TESTS = 5
 _running: list[subprocess.Popen[str]] = []
