@@ -80,7 +80,7 @@ class Pipeline:
         assert not found, self._story(found)
         with self._database.write() as connection:
             commits.commit(connection, [taken.capture], time.time())
-        release.move_tags(self.lake, taken.capture, lambda line: None)
+        release.settle(self.lake, self._database, [taken.capture])
         # Now and then the keep time is over at once: pins and change tables of this batch are gone before the next.
         release.sweep(self.lake, self._database, time.time() + (1e9 if self.chance.random() < 0.3 else 0))
 
