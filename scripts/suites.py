@@ -52,6 +52,8 @@ def main() -> int:
     wanted = arguments.only or ["lint", *SUITES]
     os.environ[RUN_VARIABLE] = uuid4().hex
     signal.signal(signal.SIGTERM, end)
+    # A shell starts background jobs with SIGINT ignored, and all their children inherit that: tests of Ctrl-C would hang.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run(wanted, long=arguments.long)
     except (KeyboardInterrupt, SystemExit):
