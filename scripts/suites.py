@@ -49,6 +49,8 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="the many-examples form of every suite")
     parser.add_argument("--only", action="append", choices=("lint", *SUITES), help="just this (repeatable)")
     arguments = parser.parse_args()
+    if arguments.long:
+        os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
     wanted = arguments.only or ["lint", *SUITES]
     os.environ[RUN_VARIABLE] = uuid4().hex
     signal.signal(signal.SIGTERM, end)

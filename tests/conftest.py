@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from icefloe.config import Config
 from tests.spark_server import Project, fresh_namespace, shared_project
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
+
+# The same examples in every run, so that a run that passed passes again; the long form looks for new ones.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(scope="session")
