@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from icefloe.planner.functions import is_aggregate, is_generator
+from icefloe.planner import rules
+from icefloe.planner.functions import is_generator
 from icefloe.planner.inputs import Column
 from icefloe.planner.query import Query, TableName
 from icefloe.planner.relation import Maps, Place, Relation, UnclearError, around, local, merged, place_of, shifted
@@ -86,15 +87,15 @@ class _Analyser:
             found = self._set_operation(node, ctes, outer)
         elif isinstance(node, exp.Subquery):
             inner = self.query(node.this, ctes, outer)
-            found = _named(inner, node.args.get("alias"))
+            found = rules.named(inner, node.args.get("alias"))
         else:
             raise UnclearError(f"{node.key.upper()} is not understood here")
         if any(node.args.get(name) for name in ("limit", "offset", "fetch")):
-            found = _anything(found)
+            found = rules.anything(found)
         return found
 
     def _cte(self, cte: exp.CTE, ctes: Mapping[str, Callable[[], Relation]]) -> Callable[[], Relation]:
-        return lambda: _named(self.query(cte.this, ctes, None), cte.args.get("alias"))
+        return lambda: rules.named(self.query(cte.this, ctes, None), cte.args.get("alias"))
 
     def _set_operation(
         self, node: exp.SetOperation, ctes: Mapping[str, Callable[[], Relation]], outer: Relation | None
@@ -139,7 +140,7 @@ class _Analyser:
             return Relation(tuple(Place(node.alias or None, name) for name in columns))
         if not node.db and node.name.lower() in ctes:
             found = ctes[node.name.lower()]()
-            return _named(found, node.args.get("alias"), node.name)
+            return rules.named(found, node.args.get("alias"), node.name)
         start = node.parts[0].meta.get("start")
         table = self._by_start.get(start) if start is not None else None
         if table is None:
@@ -166,7 +167,7 @@ class _Analyser:
             own,
         )
         alias = node.args.get("alias")
-        return _named(base, alias) if alias is not None and alias.columns else base
+        return rules.named(base, alias) if alias is not None and alias.columns else base
 
 
 class _Select:
@@ -194,14 +195,16 @@ class _Select:
         node = self._node
         where = node.args.get("where")
         if where is not None:
-            self._filter(list(_conjuncts(where.this)))
+            self._filter(list(rules.conjuncts(where.this)))
         projections = self._projections()
         group = self._group(projections)
         having, qualify = node.args.get("having"), node.args.get("qualify")
         for clause in (having, qualify):
             if clause is not None:
                 self._resolved(clause.this)
-        aggregated = group is not None or having is not None or any(_has_aggregate(one.value) for one in projections)
+        aggregated = (
+            group is not None or having is not None or any(rules.has_aggregate(one.value) for one in projections)
+        )
         atoms: list[list[exp.Expr]] = [group or []] if aggregated else []
         windows = [window for part in (*node.expressions, qualify) if part for window in part.find_all(exp.Window)]
         if windows:
@@ -211,7 +214,7 @@ class _Select:
             one: {
                 index: found
                 for index, projection in enumerate(projections)
-                if (found := _mapped(projection.value, atoms, source.maps[one])) is not None
+                if (found := rules.mapped(projection.value, atoms, source.maps[one])) is not None
             }
             for one in source.maps
         }
@@ -252,7 +255,7 @@ class _Select:
             found = self._analyser.table(node, self._ctes)
         elif isinstance(node, exp.Subquery):
             if isinstance(node.this, exp.Table):
-                found = _named(self._source(node.this), node.args.get("alias"))
+                found = rules.named(self._source(node.this), node.args.get("alias"))
             else:
                 found = self._analyser.query(node, self._ctes, None)
         elif isinstance(node, exp.Values):
@@ -295,28 +298,30 @@ class _Select:
             {},
             (*left.unions, *right.unions),
         )
-        equal = [(_find(left.columns, None, name), width + _find(right.columns, None, name)) for name in using]
+        equal = [
+            (rules.find(left.columns, None, name), width + rules.find(right.columns, None, name)) for name in using
+        ]
         self._from = both
-        conditions = [self._resolved(one) for one in _conjuncts(node.args.get("on"))]
+        conditions = [self._resolved(one) for one in rules.conjuncts(node.args.get("on"))]
         both = self._from  # subqueries in ON have added theirs
-        equal += [pair for one in conditions if (pair := _equality(one)) is not None]
-        equal = [(a, b) for a, b in equal if _same_type(both.columns[a], both.columns[b])]
+        equal += [pair for one in conditions if (pair := rules.equality(one)) is not None]
+        equal = [(a, b) for a, b in equal if rules.same_type(both.columns[a], both.columns[b])]
         across = [(min(pair), max(pair)) for pair in equal if min(pair) < width <= max(pair)]
         if kind in ("SEMI", "ANTI"):
             kept = {one: dict(left.maps[one]) for one in left.maps}
-            kept |= {one: _carried(both.maps[one], across, to_left=True) for one in right.maps}
+            kept |= {one: rules.carried(both.maps[one], across, to_left=True) for one in right.maps}
             return replace(left, maps=kept, tangled=both.tangled, unique=None)
         if side == "":
-            joined = replace(both, maps=_enriched(both.maps, equal))
+            joined = replace(both, maps=rules.enriched(both.maps, equal))
         elif side == "LEFT":
             maps = {one: both.maps[one] for one in left.maps}
-            maps |= {one: _carried(both.maps[one], across, to_left=True) for one in right.maps}
+            maps |= {one: rules.carried(both.maps[one], across, to_left=True) for one in right.maps}
             joined = replace(
                 both, maps=maps, linear=left.linear, grows=left.linear, needs=left.needs, unions=left.unions
             )
         elif side == "RIGHT":
             maps = {one: both.maps[one] for one in right.maps}
-            maps |= {one: _carried(both.maps[one], across, to_left=False) for one in left.maps}
+            maps |= {one: rules.carried(both.maps[one], across, to_left=False) for one in left.maps}
             joined = replace(
                 both, maps=maps, linear=right.linear, grows=right.linear, needs=right.needs, unions=right.unions
             )
@@ -332,7 +337,7 @@ class _Select:
         # What a subquery in ON reads touches the rows of both sides that it is correlated with.
         for one in both.maps.keys() - left.maps.keys() - right.maps.keys():
             joined.maps[one] = {}
-        return _with_using(joined, both, using, equal[: len(using)]) if using else joined
+        return rules.with_using(joined, both, using, equal[: len(using)]) if using else joined
 
     # -- WHERE -------------------------------------------------------------------------------------------------------------
 
@@ -340,11 +345,11 @@ class _Select:
         equal = []
         for one in conjuncts:
             resolved = self._resolved(one, top=True)
-            pair = _equality(resolved)
-            if pair is not None and _same_type(self._from.columns[pair[0]], self._from.columns[pair[1]]):
+            pair = rules.equality(resolved)
+            if pair is not None and rules.same_type(self._from.columns[pair[0]], self._from.columns[pair[1]]):
                 equal.append(pair)
             self._correlate(resolved)
-        self._from = replace(self._from, maps=_enriched(self._from.maps, equal))
+        self._from = replace(self._from, maps=rules.enriched(self._from.maps, equal))
 
     def _correlate(self, conjunct: exp.Expr) -> None:
         """``inner = outer`` as a condition of its own: the inner rows matter to outer rows with that value only."""
@@ -354,7 +359,7 @@ class _Select:
             here, there = place_of(inner), place_of(outer, "^")
             if here is None or there is None:
                 continue
-            if not _same_type(self._from.columns[here], self._outer.columns[there]):
+            if not rules.same_type(self._from.columns[here], self._outer.columns[there]):
                 continue
             for one, columns in self._from.maps.items():
                 if here in columns:
@@ -366,7 +371,7 @@ class _Select:
         touched: Maps = {one: dict(inner.outer.get(one, {})) for one in inner.maps}
         if top and isinstance(user, exp.In) and not isinstance(user.parent, exp.Not) and len(inner.columns) == 1:
             asked = place_of(self._resolved(user.this))
-            if asked is not None and _same_type(self._from.columns[asked], inner.columns[0]):
+            if asked is not None and rules.same_type(self._from.columns[asked], inner.columns[0]):
                 for one, columns in inner.maps.items():
                     if 0 in columns:
                         touched[one].setdefault(asked, columns[0])
@@ -388,8 +393,8 @@ class _Select:
                 raise UnclearError("a function that gives several columns or rows, without a name for its column")
             resolved = self._resolved(value)
             at = place_of(resolved)
-            kind = self._from.columns[at].type if at is not None else _type(resolved)
-            found.append(_Projection(node.alias or _default_name(value), resolved, kind))
+            kind = self._from.columns[at].type if at is not None else rules.type_of(resolved)
+            found.append(_Projection(node.alias or rules.default_name(value), resolved, kind))
             if node.alias:
                 self._aliases.setdefault(node.alias.lower(), resolved)
         return found
@@ -419,7 +424,7 @@ class _Select:
         if any(clause.args.get(name) for name in ("rollup", "cube", "grouping_sets", "totals")):
             return []
         if clause.args.get("all"):
-            return [one.value for one in projections if not _has_aggregate(one.value)]
+            return [one.value for one in projections if not rules.has_aggregate(one.value)]
         found = []
         for item in clause.expressions:
             if isinstance(item, exp.GroupingSets | exp.Cube | exp.Rollup):
@@ -460,7 +465,7 @@ class _Select:
         """A copy in which columns are places and subqueries are opaque."""
         copied = node.copy()
         holder = exp.Paren(this=copied)
-        for query in _topmost_queries(holder):
+        for query in rules.topmost_queries(holder):
             user = query.parent
             while isinstance(user, exp.Subquery | exp.Paren) and user is not holder:
                 user = user.parent
@@ -480,190 +485,18 @@ class _Select:
         if isinstance(node.this, exp.Star):
             return exp.Star()
         qualifier, name = node.table or None, node.name
-        index = _seek(self._from.columns, qualifier, name)
+        index = rules.seek(self._from.columns, qualifier, name)
         if index is not None:
             return local(index)
         if qualifier is not None:
             # ``a.b`` may be the member b of a column a.
-            member = _seek(self._from.columns, node.text("db") or None, qualifier)
+            member = rules.seek(self._from.columns, node.text("db") or None, qualifier)
             if member is not None:
                 return exp.Dot(this=local(member), expression=exp.to_identifier(name, quoted=True))
         elif name.lower() in self._aliases:
             return self._aliases[name.lower()].copy()
         if self._outer is not None:
-            index = _seek(self._outer.columns, qualifier, name)
+            index = rules.seek(self._outer.columns, qualifier, name)
             if index is not None:
                 return around(index)
         raise UnclearError(f"the column {node.sql(dialect='spark')}")
-
-
-# -- rules -----------------------------------------------------------------------------------------------------------------
-
-
-def _anything(relation: Relation) -> Relation:
-    """Any row may come or go."""
-    return replace(relation, maps={one: {} for one in relation.maps}, linear=frozenset(), grows=frozenset(), unions=())
-
-
-def _mapped(value: exp.Expr, atoms: list[list[exp.Expr]], maps: Mapping[int, exp.Expr]) -> exp.Expr | None:
-    """A value over an occurrence's own columns; ``atoms`` are what it may be made of, window over grouping over columns."""
-    if atoms:
-        if value in atoms[-1]:
-            return _mapped(value, atoms[:-1], maps)
-    else:
-        at = place_of(value)
-        if at is not None:
-            found = maps.get(at)
-            return found.copy() if found is not None else None
-    if isinstance(value, exp.Column | exp.Window | exp.Star) or is_aggregate(value) or is_generator(value):
-        return None
-    built = value.copy()
-    for key, child in list(built.args.items()):
-        if isinstance(child, exp.Expr):
-            part = _mapped(child, atoms, maps)
-            if part is None:
-                return None
-            built.set(key, part)
-        elif isinstance(child, list) and any(isinstance(item, exp.Expr) for item in child):
-            parts = [_mapped(item, atoms, maps) if isinstance(item, exp.Expr) else item for item in child]
-            if any(part is None for part in parts):
-                return None
-            built.set(key, parts)
-    return built
-
-
-def _enriched(maps: Maps, equal: Sequence[tuple[int, int]]) -> Maps:
-    """Rows in which two columns are equal: what is known of one is known of the other."""
-    out = {one: dict(columns) for one, columns in maps.items()}
-    for columns in out.values():
-        for _ in equal:  # as often as a value may have to be handed on
-            for a, b in equal:
-                if a in columns:
-                    columns.setdefault(b, columns[a])
-                elif b in columns:
-                    columns.setdefault(a, columns[b])
-    return out
-
-
-def _carried(maps: Mapping[int, exp.Expr], across: Sequence[tuple[int, int]], *, to_left: bool) -> dict[int, exp.Expr]:
-    """What the equalities of an outer or semi join say of the other side's columns."""
-    pairs = [(left, right) if to_left else (right, left) for left, right in across]
-    return {there: maps[here] for there, here in pairs if here in maps}
-
-
-def _with_using(joined: Relation, both: Relation, using: Sequence[str], equal: Sequence[tuple[int, int]]) -> Relation:
-    """The columns that USING merges come first and hide their two halves."""
-    if len(equal) != len(using):
-        raise UnclearError("JOIN USING columns of different types")
-    count = len(using)
-    halves = {index for pair in equal for index in pair}
-    hidden = tuple(
-        replace(place, hidden=True) if index in halves else place for index, place in enumerate(joined.columns)
-    )
-    maps = shifted(joined.maps, count)
-    for number, (left, right) in enumerate(equal):
-        for one, columns in both.maps.items():
-            # Both halves of a matched row are equal, and an unmatched row shows the half that is there.
-            found = columns.get(left, columns.get(right))
-            if found is not None and one in maps:
-                maps[one][number] = found
-    places = tuple(Place(None, both.columns[left].name, both.columns[left].type) for left, _ in equal)
-    return replace(joined, columns=places + hidden, maps=maps)
-
-
-def _named(relation: Relation, alias: exp.Expr | None, fallback: str | None = None) -> Relation:
-    """The relation under an alias, with the column names that the alias gives."""
-    name = (alias.name if alias is not None else "") or fallback
-    given = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if given and len(given) != len(relation.columns):
-        raise UnclearError(f"{name} has another number of column names than columns")
-    places = tuple(
-        Place(name or place.qualifier, given[index] if given else place.name, place.type)
-        for index, place in enumerate(relation.columns)
-        if not place.hidden or given
-    )
-    if len(places) != len(relation.columns):
-        raise UnclearError("JOIN USING in brackets")
-    return replace(relation, columns=places)
-
-
-def _equality(node: exp.Expr) -> tuple[int, int] | None:
-    if not isinstance(node, exp.EQ):
-        return None
-    a, b = place_of(node.this), place_of(node.expression)
-    return (a, b) if a is not None and b is not None else None
-
-
-def _same_type(a: Place, b: Place) -> bool:
-    """Columns of different types are compared after a conversion: they may be equal without being the same."""
-    return a.type is not None and a.type == b.type
-
-
-def _conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    if node is None:
-        return
-    if isinstance(node, exp.And):
-        yield from _conjuncts(node.this)
-        yield from _conjuncts(node.expression)
-    elif isinstance(node, exp.Paren):
-        yield from _conjuncts(node.this)
-    else:
-        yield node
-
-
-def _topmost_queries(node: exp.Expr) -> list[exp.Expr]:
-    found: list[exp.Expr] = []
-    for part in node.iter_expressions():
-        if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery):
-            found.append(part)
-        else:
-            found += _topmost_queries(part)
-    return found
-
-
-def _type(node: exp.Expr) -> str | None:
-    """The type of a few plain expressions; ``None``: not known, which is never taken for equal."""
-    if isinstance(node, exp.Paren):
-        return _type(node.this)
-    if isinstance(node, exp.Literal):
-        return "string" if node.is_string else "int" if node.is_int else None
-    if isinstance(node, exp.Cast):
-        words = {
-            "DATE": "date",
-            "TEXT": "string",
-            "VARCHAR": "string",
-            "BIGINT": "long",
-            "INT": "int",
-            "DOUBLE": "double",
-        }
-        return words.get(node.to.this.name if isinstance(node.to.this, exp.DataType.Type) else "")
-    if isinstance(node, exp.TsOrDsToDate):
-        return "date"
-    return "string" if isinstance(node, exp.Upper | exp.Lower | exp.Trim | exp.Substring) else None
-
-
-def _has_aggregate(node: exp.Expr) -> bool:
-    return any(is_aggregate(part) for part in node.walk())
-
-
-def _default_name(node: exp.Expr) -> str:
-    return node.output_name or node.sql(dialect="spark").lower()
-
-
-def _find(columns: Sequence[Place], qualifier: str | None, name: str) -> int:
-    found = _seek(columns, qualifier, name)
-    if found is None:
-        raise UnclearError(f"the column {name}")
-    return found
-
-
-def _seek(columns: Sequence[Place], qualifier: str | None, name: str) -> int | None:
-    found = [
-        index
-        for index, place in enumerate(columns)
-        if place.name.lower() == name.lower()
-        and (not place.hidden if qualifier is None else (place.qualifier or "").lower() == qualifier.lower())
-    ]
-    if len(found) > 1:
-        raise UnclearError(f"the column {name} stands for several")
-    return found[0] if found else None

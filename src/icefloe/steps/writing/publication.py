@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from icefloe.lake import Lake, history
+from icefloe.lake.metadata import TableMetadata
 from icefloe.planner.errors import SpecChangedError
 from icefloe.spark.fence import published_snapshot
 from icefloe.spark.marks import PROPERTY, Mark
@@ -42,7 +43,7 @@ class Publication:
         """Move main to the branch. The snapshot that is published."""
         name = self._facts.target.name
         metadata = self._lake.table(name).metadata
-        self._refuse_if_changed()
+        self._refuse_if_changed(metadata)
         tip = metadata.refs[self._branch].snapshot_id
         try:
             self._session.sql(
@@ -64,8 +65,7 @@ class Publication:
         with suppress(Exception):
             self._session.sql(f"ALTER TABLE {self._facts.target.sql_name} DROP BRANCH IF EXISTS `{self._branch}`")
 
-    def _refuse_if_changed(self) -> None:
-        metadata = self._lake.table(self._facts.target.name).metadata
+    def _refuse_if_changed(self, metadata: TableMetadata) -> None:
         head = history.head(metadata, "main", table=self._facts.target.name)
         if head != self._facts.base:
             raise self._moved("another writer committed while this batch was computed")
