@@ -16,9 +16,10 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.planner.inputs import Request
+from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.order import Order
+from icefloe.steps.writing.work import Work
 from icefloe.store.captures import CheckpointRecord
 
 FIRST_DAY = date(2026, 1, 1)
@@ -194,8 +195,14 @@ class Incremental:
     def _run(self, consumer: Consumer, request: Request) -> None:
         source = consumer.capture()
         mark = Mark(request.target, f"snapshot {source.end.snapshot_id if source.end else 0}")
-        order = Order(config="", request=request, sources=(source,), mark=mark, branch=f"attempt_{uuid4().hex[:8]}")
-        execution.run(self.pipeline.spark, self._lake, order, self.said.append)
+        branch = f"attempt_{uuid4().hex[:8]}"
+        execution.run(
+            self.pipeline.spark,
+            self._lake,
+            Work(request, (source,)),
+            lambda number: Fencing(mark, branch_of_round(branch, number)),
+            self.said.append,
+        )
         consumer.commit(source)
 
 

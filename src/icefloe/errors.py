@@ -1,7 +1,7 @@
 """The one tree of errors.
 
 Every error that Icefloe raises on purpose is an :class:`IcefloeError`: it has a stable ``code`` that scripts may match
-on, says whether trying again can help (``retryable``), where it happened (``where``: a file with line and column, a
+on, says whether trying again soon can help (``retryable``) or cannot at all (``fatal``), where it happened (``where``: a file with line and column, a
 table, a run and step) and what to type next (``hint``).
 
 An error class belongs to the package that raises it when only that package raises it; here stand the base and the kinds
@@ -14,10 +14,12 @@ from typing import ClassVar
 
 
 class IcefloeError(Exception):
-    """Base of all errors. Subclasses set ``code``, ``retryable`` and ``exit_code`` on the class."""
+    """Base of all errors. Subclasses set ``code``, ``retryable``, ``fatal`` and ``exit_code`` on the class."""
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    fatal: ClassVar[bool] = False
+    """The same input gives the same error: a step that fails with it is not tried again."""
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
@@ -38,6 +40,7 @@ class IcefloeError(Exception):
             "where": self.where,
             "hint": self.hint,
             "retryable": self.retryable,
+            "fatal": self.fatal,
         }
 
 
@@ -45,6 +48,7 @@ class UsageError(IcefloeError):
     """What the caller asked for cannot be meant: wrong argument, unknown name, malformed input."""
 
     code = "usage"
+    fatal = True
     exit_code = 2
 
 
@@ -58,6 +62,7 @@ class NotFoundError(UsageError):
     """Something named by the caller does not exist."""
 
     code = "not-found"
+    fatal = False  # it may come to exist
 
 
 class ConflictError(IcefloeError):

@@ -77,15 +77,28 @@ def step_processes(project: Project) -> list[psutil.Process]:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in found if is_alive(process)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A process may end between any two questions about it."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def supervisors(worker: BaseProcess) -> list[psutil.Process]:
     """The launcher's children: one supervisor per attempt of this worker."""
     try:
         below = psutil.Process(worker.pid).children(recursive=True)
-        return [
-            p for p in below if "supervisor.py" in " ".join(p.cmdline()) and p.parent() and p.parent().pid != worker.pid
-        ]
     except psutil.NoSuchProcess:
         return []
+    return [process for process in below if _is_supervisor(process, worker.pid)]
+
+
+def _is_supervisor(process: psutil.Process, worker: int | None) -> bool:
+    try:
+        return "supervisor.py" in " ".join(process.cmdline()) and process.ppid() != worker
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return False

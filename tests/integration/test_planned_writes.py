@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
 from icefloe.config import FILE_NAME, Config
-from icefloe.errors import ConflictError, IcefloeError
+from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
 from icefloe.planner.errors import (
     KeysMissingError,
@@ -24,10 +25,11 @@ from icefloe.planner.errors import (
 from icefloe.planner.inputs import Request
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
-from icefloe.spark.marks import Mark
+from icefloe.spark.fence import ROUNDS, TargetMovedError
+from icefloe.spark.session import connect
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.order import Order
-from tests.planner.world import World
+from icefloe.steps.writing.work import Work
+from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project
 
@@ -149,14 +151,8 @@ class Writes:
     def write(self, text: str, *keys: str, mark: str | None = None, **more: Any) -> list[str]:
         said: list[str] = []
         request = Request(text.format(n=self.world.namespace), f"{self.world.namespace}.target", keys, **more)
-        order = Order(
-            config="",
-            request=request,
-            sources=tuple(self.world.sources),
-            mark=Mark(mark or uuid4().hex, "run"),
-            branch=f"attempt_{uuid4().hex[:8]}",
-        )
-        execution.run(self.world.spark, self.world.lake, order, said.append)
+        fences = fencing(mark or uuid4().hex, "run")
+        execution.run(self.world.spark, self.world.lake, Work(request, tuple(self.world.sources)), fences, said.append)
         return said
 
     def next_batch(self) -> None:
@@ -225,26 +221,54 @@ def test_a_target_that_somebody_changes_meanwhile_is_planned_again_not_published
 ) -> None:
     own = Writes(Project(project_config, ""), spark)
     own.next_batch()
-    real = spark.sql
+    somebody = connect(project_config)  # without our mark on what it commits
+    busy = Busy(spark, lambda: somebody.sql(meanwhile.format(n=own.world.namespace)).collect(), times=1)
+    own.world.spark = busy
+    said = own.write(GROUPED, "account_id", "event_day")
+    somebody.stop()
+    own.world.spark = spark
+    assert any("computed again on the new head (2 of" in line for line in said)
+    rows, _, refs = own.state()
+    expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]
+    foreign = [row for row in rows if row[0] == 99]
+    assert len(foreign) == meanwhile.startswith("INSERT")
+    assert sorted((row for row in rows if row[0] != 99), key=str) == sorted(expected, key=str)
+    assert refs == {"main"}
 
-    class Busy:
-        """A session in which somebody else is busy, too: just after the first statement has run."""
 
-        conf = spark.conf
-        done = False
-
-        def sql(self, text: str) -> Any:
-            if "fast_forward" not in text and text.startswith(("INSERT", "DELETE")) and not self.done:
-                self.done = True
-                real(meanwhile.format(n=own.world.namespace)).collect()
-            return real(text)
-
-    own.world.spark = Busy()
-    with pytest.raises(ConflictError) as caught:
+def test_a_target_that_never_rests_is_given_up_after_some_rounds(project_config: Config, spark: SparkSession) -> None:
+    own = Writes(Project(project_config, ""), spark)
+    own.next_batch()
+    somebody = connect(project_config)
+    text = f"INSERT INTO {own.world.namespace}.target VALUES (99, DATE'2026-01-01', 1)"
+    own.world.spark = Busy(spark, lambda: somebody.sql(text).collect(), times=99)
+    with pytest.raises(TargetMovedError) as caught:
         own.write(GROUPED, "account_id", "event_day")
     assert caught.value.retryable
+    somebody.stop()
     own.world.spark = spark
-    assert "main" in own.state()[2] and len(own.state()[2]) == 1
+    rows, _, refs = own.state()
+    assert refs == {"main"}
+    assert sum(row[0] == 99 for row in rows) == ROUNDS
+
+
+class Busy:
+    """A session beside which somebody else is busy: after the first statement of each of some rounds."""
+
+    def __init__(self, spark: SparkSession, act: Callable[[], object], *, times: int) -> None:
+        self.conf = spark.conf
+        self._spark = spark
+        self._act = act
+        self._left = times
+        self._round = ""
+
+    def sql(self, text: str) -> Any:
+        found = re.search(r"branch_(attempt_\w+)", text)
+        if text.startswith(("INSERT", "DELETE")) and found and found[1] != self._round and self._left:
+            self._round = found[1]
+            self._left -= 1
+            self._act()
+        return self._spark.sql(text)
 
 
 def test_explain_on_the_command_line_shows_pattern_reasons_and_sql(bench: Bench) -> None:

@@ -17,9 +17,10 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.planner.inputs import Request
+from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.order import Order
+from icefloe.steps.writing.work import Work
 from icefloe.store.captures import CheckpointRecord
 from tests.planner.corpus import Case
 
@@ -36,6 +37,12 @@ WISH = Wish(
 )
 CAPTURED = ("events", "refunds", "accounts")
 FIRST_DAY = 1
+
+
+def fencing(place: str, run: str) -> Callable[[int], Fencing]:
+    """The fences of one attempt, a branch for each round."""
+    branch = f"attempt_{uuid4().hex[:8]}"
+    return lambda number: Fencing(Mark(place, run), branch_of_round(branch, number))
 
 
 class MismatchError(AssertionError):
@@ -260,11 +267,10 @@ class World:
 
     def write(self, case: Case, said: list[str]) -> None:
         """One planned write of the current capture."""
-        execution.run(self.spark, self.lake, self.order(case), said.append)
+        execution.run(self.spark, self.lake, self.work(case), self.fencing(case), said.append)
 
-    def order(self, case: Case) -> Order:
-        return Order(
-            config="",
+    def work(self, case: Case) -> Work:
+        return Work(
             request=Request(
                 text=self.text(case),
                 target=self.target(case),
@@ -272,9 +278,10 @@ class World:
                 partition_by=case.partition_by,
             ),
             sources=tuple(self.sources),
-            mark=Mark(f"batch {self.batch} of {case.name}", "corpus"),
-            branch=f"attempt_{uuid4().hex[:8]}",
         )
+
+    def fencing(self, case: Case) -> Callable[[int], Fencing]:
+        return fencing(f"batch {self.batch} of {case.name}", "corpus")
 
     def target(self, case: Case) -> str:
         return f"{self.namespace}.t_{''.join(c if c.isalnum() else '_' for c in case.name)}"

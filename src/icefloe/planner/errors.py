@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icefloe.errors import ConflictError, UsageError
+from icefloe.errors import UsageError
 
 
 class NotASelectError(UsageError):
@@ -33,9 +33,3 @@ class TargetMismatchError(UsageError):
     """The target has other columns or types than the SELECT gives."""
 
     code = "planner.target-mismatch"
-
-
-class SpecChangedError(ConflictError):
-    """The target's schema or partitioning was changed between planning and publishing; the step is planned again."""
-
-    code = "planner.target-changed"

@@ -18,7 +18,7 @@ from icefloe.planner import choice
 from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
 from icefloe.steps.writing.facts import UTC, Observer
-from icefloe.steps.writing.launch import request
+from icefloe.steps.writing.work import request
 from icefloe.store import captures
 from icefloe.store import definitions as stored
 from icefloe.workflow.consumers import consumer_name
@@ -65,7 +65,7 @@ class Explaining:
                 utc = settings.conf.get("spark.sql.session.timeZone", zone) in UTC
                 observer = Observer(self._lake, asked, sources, utc=utc)
                 analysis = observer.analysis()
-                facts = observer.facts(analysis, branch=BRANCH)
+                facts = observer.facts(analysis, branch=BRANCH, base=observer.head())
                 plan = choice.plan(analysis, facts.target, facts.contents)
                 found.append(Explained(step_id, facts.target.name, plan))
         if not found:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.spark.failure import SparkError, explain
-from icefloe.spark.fence import Fence, Fencing, Session, TargetMovedError
+from icefloe.spark.fence import Fence, Fencing, Session, in_rounds
 from icefloe.spark.targets import Effect, Write
 
 _LEAVES = re.compile(r"(?:/\*.*?\*/|--[^\n]*\n|\s)*(?:USE|SET\s+CATALOG|BEGIN|EXECUTE)\b", re.IGNORECASE | re.DOTALL)
-ROUNDS = 5
-"""How often a batch is computed again because its target moved, before the step gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +35,12 @@ def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) 
     """Run the statements and publish. Returns the published snapshot of each target."""
     done: set[int] = set()
     at_home = not any(_LEAVES.match(write.statement.text) for write in batch.writes)
-    for number in range(1, ROUNDS + 1):
-        fence = Fence(
-            session, lake, batch.fencing(number), log, alone=batch.alone, published=batch.published, at_home=at_home
-        )
-        fence.open()
-        try:
-            _statements(session, fence, batch, done, log)
-            fault("spark.before_first_publish")
-            return fence.publish()
-        except TargetMovedError as error:
-            fence.discard()
-            if number == ROUNDS:
-                raise
-            log(f"{error}: computed again on the new head ({number + 1} of at most {ROUNDS} times)")
-        except BaseException:
-            fence.discard()
-            raise
-    raise AssertionError("unreachable")
+
+    def fence(number: int) -> Fence:
+        fencing = batch.fencing(number)
+        return Fence(session, lake, fencing, log, alone=batch.alone, published=batch.published, at_home=at_home)
+
+    return in_rounds(fence, lambda one: _statements(session, one, batch, done, log), log)
 
 
 def _statements(session: Session, fence: Fence, batch: Batch, done: set[int], log: Callable[[str], None]) -> None:

@@ -44,6 +44,7 @@ class SqlSyntaxError(SparkError):
     """Spark could not parse the statement."""
 
     code = "spark.syntax"
+    fatal = True
     exit_code = 2
 
 

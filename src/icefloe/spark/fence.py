@@ -35,6 +35,8 @@ from icefloe.spark.marks import CREATED, MARK, PROPERTY, STATEMENT, Mark
 from icefloe.spark.targets import Effect, Write
 
 WAP_BRANCH = "spark.wap.branch"
+ROUNDS = 5
+"""How often a batch is computed again because its target moved, before the step gives up."""
 _KEPT_DAYS = 7
 """Expiry takes a branch away that an attempt left behind, at the latest after this time."""
 
@@ -96,12 +98,14 @@ class Fence:
         alone: Callable[[], None] = lambda: None,
         published: dict[str, int] | None = None,
         at_home: bool = False,
+        named: bool = False,
     ) -> None:
-        """``at_home``: nothing in the script leaves the project's catalog (USE), so that the session need not be asked where
+        """``named``: the statements name the branch they write to themselves. ``at_home``: nothing in the script leaves the project's catalog (USE), so that the session need not be asked where
         it is. ``alone`` is asked before the first write that cannot be fenced. ``published`` is filled as targets are published,
         so that a failure between two of them can tell which."""
         self._published_so_far = {} if published is None else published
         self._at_home = at_home
+        self._named = named
         self._session = session
         self._lake = lake
         self._fencing = fencing
@@ -116,7 +120,7 @@ class Fence:
     def open(self) -> None:
         """Have the session mark what it commits, and write to this attempt's branch."""
         settings = {PROPERTY + key: value for key, value in self._fencing.mark.properties().items()}
-        if not self._fencing.direct:
+        if not self._fencing.direct and not self._named:
             settings[WAP_BRANCH] = self._fencing.branch
         at_once = getattr(self._session.conf, "_set_all", None)  # over Connect: one request instead of ten
         if at_once is not None:
@@ -153,6 +157,16 @@ class Fence:
                 if found is not None and (self._at_home or name.startswith(f"{self._lake.tables.name}.")):
                     self._by_name[name] = found
             return found
+
+    @property
+    def branch(self) -> str:
+        return self._fencing.branch
+
+    def base(self, name: str) -> int | None:
+        """The snapshot that this attempt's branch on a target stands on; None: the target has none."""
+        target = self.protect(name)
+        assert target is not None
+        return target.base
 
     def is_published(self, name: str) -> bool:
         target = self.protect(name)
@@ -197,7 +211,7 @@ class Fence:
 
     def _make_branch(self, target: _Target, table: LoadedTable) -> None:
         branch = self._fencing.branch
-        if table.metadata.properties.get("write.wap.enabled") != "true":
+        if not self._named and table.metadata.properties.get("write.wap.enabled") != "true":
             # Without it Spark ignores spark.wap.branch without a word and writes to main (Iceberg 1.12).
             self._session.sql(f"ALTER TABLE {target.full} SET TBLPROPERTIES ('write.wap.enabled'='true')")
             self._log(f"{target.name}: set write.wap.enabled=true, so that batches are written to a branch")
@@ -275,7 +289,8 @@ class Fence:
             return tip
         # A DELETE that only drops files, and TRUNCATE, commit without the session's properties (Iceberg 1.12). An empty
         # append carries the mark in their stead.
-        self._session.sql(f"INSERT INTO {target.full} SELECT * FROM {target.full} WHERE false").collect()
+        written = f"{target.full}.branch_{self._fencing.branch}" if self._named else target.full
+        self._session.sql(f"INSERT INTO {written} SELECT * FROM {target.full} WHERE false").collect()
         return self._tip_in(target, self._lake.table(target.name))
 
     def _tip_in(self, target: _Target, table: LoadedTable) -> int | None:
@@ -391,14 +406,26 @@ class Fence:
             self._log(line)
 
 
-def published_snapshot(lake: Lake, table: str, mark: Mark, known: Mapping[str, int]) -> int | None:
-    """The snapshot that holds this work's result in a table, by its history or by what the state database says."""
-    metadata = lake.table(table).metadata
-    head = history.head(metadata, "main", table=table)
-    past = history.ancestors(metadata, head) if head is not None else ()
-    is_before = functools.partial(_is_before_in_source, lake)
-    found = marks.published(past, mark, table=table, is_before=is_before)
-    return known.get(table) if found is None else found
+def in_rounds(
+    make: Callable[[int], Fence], write: Callable[[Fence], None], log: Callable[[str], None]
+) -> dict[str, int]:
+    """Write behind a fence and publish; again on the new head, behind another fence, when another writer was faster."""
+    for number in range(1, ROUNDS + 1):
+        fence = make(number)
+        fence.open()
+        try:
+            write(fence)
+            fault("spark.before_first_publish")
+            return fence.publish()
+        except TargetMovedError as error:
+            fence.discard()
+            if number == ROUNDS:
+                raise
+            log(f"{error}: computed again on the new head ({number + 1} of at most {ROUNDS} times)")
+        except BaseException:
+            fence.discard()
+            raise
+    raise AssertionError("unreachable")
 
 
 def _is_before_in_source(lake: Lake, point: str, other: str) -> bool:

@@ -31,6 +31,7 @@ class ForeignBatchError(IcefloeError):
     """The target holds another batch of this consumer where this one belongs: writing could consume rows twice."""
 
     code = "spark.foreign-batch"
+    fatal = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ class Kind(StrEnum):
     SQL = "sql"
     SCRIPT = "script"
     FUNCTION = "function"
+    CARRIED = "carried"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """``script`` is SQL text, the path of a Python file, or ``module:function``."""
+    """``script`` is SQL text, the path of a Python file, or ``module:function``: user code, or with ``CARRIED`` what carries the
+    order out by itself, named since it is of a package above this one."""
 
     kind: Kind
     config: str
@@ -45,6 +47,8 @@ class Order:
     predecessors: tuple[str, ...] = ()
     """Sessions of earlier attempts at the same work that nobody has seen end."""
     stale_branches: tuple[str, ...] = ()
+    work: Mapping[str, Any] = field(default_factory=dict)
+    """What only the carrier understands."""
     folder: str = ""
     """Where the files of the workflow's version are, for imports."""
 

@@ -21,6 +21,7 @@ class OutcomeUnknownError(IcefloeError):
     """An earlier attempt may still be writing where nothing can be fenced, and it cannot be ended."""
 
     code = "spark.outcome-unknown"
+    fatal = True
 
 
 def end(url: str, session_ids: Sequence[str], log: Callable[[str], None], *, within: float = PATIENCE_SECONDS) -> None:

@@ -6,6 +6,7 @@ names. Its standard output is the step's log. SIGTERM cancels the statement on t
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -84,7 +85,10 @@ class Running:
             session.configure(opened, order.conf)
             handler: Any = ProgressLog(say)
             opened.registerProgressHandler(handler)
-            if order.kind is Kind.SQL:
+            if order.kind is Kind.CARRIED:
+                self._end_predecessors_if_quick()
+                carrier(order)(opened, self.lake, order, self.published, say)
+            elif order.kind is Kind.SQL:
                 self._sql(opened)
             else:
                 self._python(opened, wire)
@@ -127,6 +131,12 @@ class Running:
             if not self._alone:
                 predecessors.end(self._url, self.order.predecessors, say, within=2)
                 self._alone = True
+
+
+def carrier(order: Order) -> Callable[..., None]:
+    module, _, name = order.script.partition(":")
+    found: Callable[..., None] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def carry_out(order: Order, opened: Any, fence: Fence) -> None:

@@ -20,7 +20,7 @@ from icefloe.spark.driver import watched
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
 from icefloe.spark.order import Kind, Order
-from icefloe.spark.program import carry_out, report, say
+from icefloe.spark.program import carrier, carry_out, report, say
 
 
 def main() -> int:
@@ -40,6 +40,9 @@ def _run(order: Order, published: dict[str, int]) -> None:
     fault("spark.session")
     try:
         with short_errors():
+            if order.kind is Kind.CARRIED:
+                carrier(order)(session, lake, order, published, say)
+                return
             if order.kind is Kind.SQL:
                 writes = targets.parse(order.script, where=order.where)
                 work = batch.Batch(writes, order.fencing, order.where, published=published)

@@ -44,7 +44,7 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
-from icefloe.steps.writing import launch as writing
+from icefloe.steps.writing import work as writing
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -64,8 +64,6 @@ class SparkStep(StepRuntime):
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
         try:
-            if settings.write is not None:
-                return _planned(context, settings)
             order = _order(context, settings)
         except IcefloeError as error:
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
@@ -108,8 +106,7 @@ class SparkStep(StepRuntime):
             error = told.get("error")
             if error and outcome.kind is Kind.ERROR:
                 place = f"{error['where']}: " if error["where"] else ""
-                kind = Kind.PLATFORM if error["retryable"] else Kind.ERROR
-                kind = Kind.FATAL if error["code"] == "spark.outcome-unknown" else kind
+                kind = Kind.PLATFORM if error["retryable"] else Kind.FATAL if error["fatal"] else Kind.ERROR
                 outcome = Outcome(kind, cause=Cause(f"{place}{error['message']}", error["code"], error["hint"]))
             return Done(outcome, in_transaction=record)
         outputs = {
@@ -130,37 +127,10 @@ class NotBuiltError(UsageError):
     code = "spark.not-built"
 
 
-def _planned(context: StepContext, settings: SparkSettings) -> Launch:
-    """``write:`` is the planner's: see :mod:`icefloe.steps.writing`."""
-    _refuse_what_is_not_built(settings, f"run {context.key.run_id}, step {context.key.step_id}")
-    held = _held(context)
-    mark = _mark(context, held)
-    return writing.launch(
-        context, settings, held, mark=mark, known=_known(context, held, mark), branch=_branch(context)
-    )
-
-
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    if settings.target_branch is not None and (settings.publish == "direct" or settings.write is not None):
-        raise NotBuiltError(
-            "spark.target_branch goes with SQL and PySpark that is published by branch",
-            where=where,
-            hint="leave out publish: direct and write:, or target_branch",
-        )
     for name, usual in (("shadow", "off"), ("on_logic_change", "ask")):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
-    if settings.write is None:
-        return
-    for name in ("submit", "remote", "master"):
-        if getattr(settings, name) not in (None, "connect"):
-            raise NotBuiltError(
-                f"spark.{name}: cannot be had together with write: in this version",
-                where=where,
-                hint=f"leave {name} out",
-            )
-    if settings.args or settings.targets:
-        raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
 
 
 def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
@@ -171,14 +141,26 @@ def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
         raise UsageError("spark.remote is for submit: connect", where=where, hint="name a master instead of a remote")
     if settings.remote is not None and not settings.remote.startswith(("sc://", "$ENV{")):
         raise UsageError(f"{settings.remote!r} is no Spark Connect address", where=where, hint="sc://host:port")
+    if settings.target_branch is not None and settings.publish == "direct":
+        raise UsageError(
+            "spark.target_branch is where batches are published to, publish: direct writes to main",
+            where=where,
+            hint="leave out one of the two",
+        )
 
 
 def _order(context: StepContext, settings: SparkSettings) -> Order:
     where = f"run {context.key.run_id}, step {context.key.step_id}"
     _refuse_what_is_not_built(settings, where)
     _refuse_contradictions(settings, where)
-    kind, script, shown = _script(context, settings, where)
     held = _held(context)
+    work: Mapping[str, Any] = {}
+    if settings.write is not None:
+        kind, script, shown = Script.CARRIED, writing.CARRIER, where
+        sources = [Source.from_json(one) for capture in held for one in capture.sources]
+        work = writing.work(settings, context.script(settings.script), sources, where).to_json()
+    else:
+        kind, script, shown = _script(context, settings, where)
     mark = _mark(context, held)
     branch = _branch(context)
     session_id = str(uuid4())
@@ -206,6 +188,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         known=_known(context, held, mark),
         predecessors=tuple(one.session_id for one in earlier),
         stale_branches=tuple(dict.fromkeys(one.branch for one in earlier)),
+        work=work,
         folder=str(context.folder / "files"),
     )
 

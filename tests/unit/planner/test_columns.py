@@ -1,9 +1,9 @@
-"""The result's columns against the target's, and the order that a step's process gets."""
+"""The result's columns against the target's, and what a step's process is told."""
 
 from __future__ import annotations
 
+import json
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,8 @@ from icefloe.lake import Checkpoint
 from icefloe.lake.predicates import days_filter
 from icefloe.planner.errors import TargetMismatchError
 from icefloe.planner.inputs import Column, Request, TargetState
-from icefloe.spark.marks import Mark
 from icefloe.steps.writing.columns import ResultColumn, check, create_table
-from icefloe.steps.writing.order import Order
+from icefloe.steps.writing.work import Work
 
 NEW = TargetState("db.t", "lake.db.t", "lake.db.t.branch_b")
 
@@ -72,10 +71,8 @@ def test_neighbouring_days_are_one_comparison_and_null_is_a_day() -> None:
     )
 
 
-def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_work_is_read_as_it_was_written() -> None:
     source = Source("db.events", "main", None, Checkpoint("u", 1, 2, 3), "icdc.x", "pin", {"kind": "full"})
     request = Request("SELECT 1", "db.t", ("a",), "merge", ("day",), ("db.d",), "here")
-    order = Order("c", request, (source,), Mark("step", "run"), "branch", {"db.t": 5}, {"k": "v"}, {"p": "q"})
-    file = tmp_path / "order.json"
-    file.write_text(order.to_json())
-    assert Order.read(file) == order
+    work = Work(request, (source,), {"p": "q"})
+    assert Work.from_json(json.loads(json.dumps(work.to_json()))) == work

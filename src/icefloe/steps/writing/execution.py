@@ -1,94 +1,135 @@
-"""A planned write, carried out: look, plan, write to the attempt's branch, check, publish."""
+"""A planned write, carried out: look, plan, write to the attempt's branch, check, publish.
+
+The plan says which partitions the target does not have. That must still be true when its rows are published: it is made of the very
+snapshot that the attempt's branch stands on, and the fence moves the target only while it is still there.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError
 from icefloe.planner.plan import Plan
-from icefloe.spark.fence import published_snapshot
+from icefloe.spark import fence as fences
+from icefloe.spark.fence import Fence, Fencing, TargetMovedError
+from icefloe.spark.order import Order
 from icefloe.steps.writing import columns
 from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.facts import UTC, Facts, Observer
-from icefloe.steps.writing.order import Order
-from icefloe.steps.writing.publication import Publication
+from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
+from icefloe.steps.writing.work import Work
+
+NOT_YET = "attempt"
+"""Stands for the branch in a plan that is made before there is a target to have one."""
+Log = Callable[[str], None]
 
 
-def run(session: Any, lake: Lake, order: Order, log: Callable[[str], None]) -> dict[str, int]:
+def perform(session: Any, lake: Lake, order: Order, published: dict[str, int], log: Log) -> None:
+    """What :data:`icefloe.steps.writing.work.CARRIER` names."""
+    run(session, lake, Work.from_json(order.work), order.fencing, log, published)
+
+
+def run(
+    session: Any,
+    lake: Lake,
+    work: Work,
+    fencing: Callable[[int], Fencing],
+    log: Log,
+    published: dict[str, int] | None = None,
+) -> dict[str, int]:
     """Publish the batch, unless it is published. Returns the target's published snapshot."""
-    name = lake.canonical_name(order.request.target)
-    done = _published(lake, name, order)
-    if done is not None:
-        log(f"{name}: this batch is published already, nothing is run again")
-        return {name: done}
-    for key, value in order.conf.items():
-        session.conf.set(key, value)
-    utc = session.conf.get("spark.sql.session.timeZone") in UTC
-    observer = Observer(lake, order.request, order.sources, utc=utc)
-    analysis = observer.analysis()
-    result = _result_columns(session, analysis)
-    facts = observer.facts(analysis, branch=order.branch)
-    columns.check(facts.target, result)
-    names = tuple(column.name for column in result)
-    plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
-    if not facts.target.exists:
-        properties = {**plan.properties, **order.properties}
-        session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
-        log(f"{name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")
-        facts = observer.facts(analysis, branch=order.branch)
+    attempt = _Attempt(session, lake, work, log)
+    return fences.in_rounds(
+        lambda number: Fence(session, lake, fencing(number), log, published=published, named=True, at_home=True),
+        attempt.write,
+        log,
+    )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    session: Any
+    lake: Lake
+    work: Work
+    log: Log
+
+    def write(self, fence: Fence) -> None:
+        """Write the batch to the fence's branch."""
+        request = self.work.request
+        name = self.lake.canonical_name(request.target)
+        full = f"{self.lake.tables.name}.{name}"
+        exists = self._exists(name)
+        if exists and fence.is_published(full):
+            self.log(f"{name}: this batch is published already, nothing is run again")
+            return
+        utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
+        observer = Observer(self.lake, request, self.work.sources, utc=utc)
+        analysis = observer.analysis()
+        result = self._result_columns(analysis)
+        names = tuple(column.name for column in result)
+        if not exists:
+            self._create(observer, analysis, result)
+        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
         columns.check(facts.target, result)
         plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
-    _tell(plan, log)
-    if not plan.statements:
-        return {}
-    publication = Publication(session, lake, facts, order.branch, log)
-    publication.open(order.mark)
-    try:
+        _tell(plan, self.log)
         for number, statement in enumerate(plan.statements, 1):
+            fault("spark.before_statement")
             began = time.monotonic()
-            session.sql(statement.sql).collect()
-            log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
-        _refuse_duplicates(session, plan, facts)
-        return {name: publication.publish(order.mark)}
-    except Exception:
-        publication.discard()
-        raise
+            self.session.sql(statement.sql).collect()
+            self.log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
+        self._refuse_duplicates(plan, facts)
+        self._refuse_if_altered(facts)
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self.lake.table(name)
+        except TableNotFoundError:
+            return False
+        return True
+
+    def _result_columns(self, analysis: Analysis) -> list[ResultColumn]:
+        """As Spark sees them. Analysed on the server, nothing is run."""
+        relations = {state.name: state.at_to for state in analysis.sources.values() if state.captured}
+        schema = self.session.sql(analysis.query.bound(relations)).schema
+        return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
+
+    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn]) -> None:
+        facts = observer.facts(analysis, branch=NOT_YET, base=None)
+        columns.check(facts.target, result)
+        plan = choice.plan(analysis, facts.target, facts.contents, columns=tuple(column.name for column in result))
+        properties = {**plan.properties, **self.work.properties}
+        self.session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
+        self.log(f"{facts.target.name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")
+
+    def _refuse_duplicates(self, plan: Plan, facts: Facts) -> None:
+        if plan.duplicates is None or not plan.statements:
+            return
+        found = self.session.sql(plan.duplicates).collect()
+        if found:
+            first = ", ".join(f"{key} = {found[0][key]}" for key in plan.keys)
+            raise KeysNotUniqueError(
+                f"the keys {', '.join(plan.keys)} are not unique in the result: {found[0]['rows']} rows have {first}",
+                where=facts.target.name,
+                hint="name all columns that make a row unique in write.keys, or group by the keys in the SELECT",
+            )
+
+    def _refuse_if_altered(self, facts: Facts) -> None:
+        """The fence sees that rows were committed meanwhile, not that columns or partitioning are others."""
+        if versions(self.lake.table(facts.target.name).metadata) != (facts.schema_id, facts.spec_id):
+            raise TargetMovedError(
+                "its schema or partitioning was changed while this batch was computed", where=facts.target.name
+            )
 
 
-def _published(lake: Lake, name: str, order: Order) -> int | None:
-    try:
-        return published_snapshot(lake, name, order.mark, order.known)
-    except TableNotFoundError:
-        return None
-
-
-def _result_columns(session: Any, analysis: Analysis) -> list[ResultColumn]:
-    """As Spark sees them. Analysed on the server, nothing is run."""
-    relations = {state.name: state.at_to for state in analysis.sources.values() if state.captured}
-    schema = session.sql(analysis.query.bound(relations)).schema
-    return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
-
-
-def _refuse_duplicates(session: Any, plan: Plan, facts: Facts) -> None:
-    if plan.duplicates is None:
-        return
-    found = session.sql(plan.duplicates).collect()
-    if found:
-        first = ", ".join(f"{key} = {found[0][key]}" for key in plan.keys)
-        raise KeysNotUniqueError(
-            f"the keys {', '.join(plan.keys)} are not unique in the result: {found[0]['rows']} rows have {first}",
-            where=facts.target.name,
-            hint="name all columns that make a row unique in write.keys, or group by the keys in the SELECT",
-        )
-
-
-def _tell(plan: Plan, log: Callable[[str], None]) -> None:
+def _tell(plan: Plan, log: Log) -> None:
     log(f"pattern {plan.pattern}: {plan.reason}")
     for refusal in plan.refusals:
         log(f"  not {refusal.pattern}: {refusal.reason}")

@@ -54,8 +54,16 @@ class Observer:
         states = {name: state for name in names if (state := self._state(name)) is not None}
         return analyse(self._request, states, self.canonical)
 
-    def facts(self, analysis: Analysis, *, branch: str) -> Facts:
-        """The target as it is now, and how much lies in the partitions that changed."""
+    def head(self) -> int | None:
+        """Where the target's main is; None: nowhere yet."""
+        try:
+            table = self._lake.table(self._request.target)
+        except TableNotFoundError:
+            return None
+        return history.head(table.metadata, "main", table=table.name)
+
+    def facts(self, analysis: Analysis, *, branch: str, base: int | None) -> Facts:
+        """The target as it is at ``base``, and how much lies in the partitions that changed."""
         name = self._lake.canonical_name(self._request.target)
         catalog = self._lake.tables.name
         try:
@@ -64,7 +72,6 @@ class Observer:
             full = f"{catalog}.{name}"
             return Facts(analysis, TargetState(name, full, f"{full}.branch_{branch}"), Contents(), None, -1, -1)
         metadata = table.metadata
-        base = history.head(metadata, "main", table=table.name)
         full = f"{catalog}.{format_identifier(table.identifier)}"
         target = TargetState(
             name=table.name,
@@ -76,7 +83,7 @@ class Observer:
             total=_total(metadata, base),
             merge_on_read=metadata.properties.get("write.delete.mode") == "merge-on-read",
         )
-        return Facts(analysis, target, self._contents(analysis, target, table, base), base, *_versions(metadata))
+        return Facts(analysis, target, self._contents(analysis, target, table, base), base, *versions(metadata))
 
     def canonical(self, name: str) -> str:
         try:
@@ -162,7 +169,8 @@ def _columns(metadata: TableMetadata) -> tuple[Column, ...]:
     return tuple(Column(field.name, field.type) for field in metadata.schema.fields.values() if len(field.path) == 1)
 
 
-def _versions(metadata: TableMetadata) -> tuple[int, int]:
+def versions(metadata: TableMetadata) -> tuple[int, int]:
+    """Of its schema and its partition spec."""
     return int(metadata.raw.get("current-schema-id") or 0), int(metadata.raw.get("default-spec-id") or 0)
 
 

@@ -1,0 +1,69 @@
+"""What a planned write is told beyond what every Spark step is: the SELECT, its target, and the captured sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from icefloe.capture.sources import Source
+from icefloe.errors import UsageError
+from icefloe.planner import query
+from icefloe.planner.inputs import Request
+from icefloe.workflow.step_types import SparkSettings, WriteSettings
+
+CARRIER = "icefloe.steps.writing.execution:perform"
+"""What carries such an order out."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The sources of the captures that the run holds are what the SELECT may read incrementally."""
+
+    request: Request
+    sources: tuple[Source, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Of a target that is made."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "request": asdict(self.request),
+            "sources": [source.to_json() for source in self.sources],
+            "properties": dict(self.properties),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Work:
+        request: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
+        }
+        sources = tuple(Source.from_json(one) for one in data["sources"])
+        return cls(Request(**request), sources, dict(data["properties"]))
+
+
+def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: str) -> Work:
+    """Of a step's settings. What is no SELECT fails here, before a session is asked for."""
+    assert settings.write is not None
+    if settings.publish == "direct":
+        raise UsageError(
+            "write: is always published whole, publish: direct cannot be had with it",
+            where=where,
+            hint="leave publish out",
+        )
+    if settings.args or settings.targets:
+        raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
+    asked = request(settings.write, text, where)
+    query.read(asked.text, where=where)
+    return Work(asked, tuple(sources), settings.write.properties)
+
+
+def request(write: WriteSettings, text: str, where: str) -> Request:
+    return Request(
+        text=text,
+        target=write.table,
+        keys=tuple(write.keys),
+        pattern=write.pattern,
+        partition_by=tuple(write.partition_by),
+        lookup_tables=tuple(write.lookup_tables),
+        where=where,
+    )
