@@ -70,6 +70,7 @@ class Executor:
         self._lease = lease
         self._reactor = reactor
         self._launcher = Launcher()
+        self._warm: dict[tuple[str, ...], Launcher] = {}
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="icefloe-step")
         self._closing = False
         self._afterwards: list[Future[None]] = []
@@ -86,6 +87,8 @@ class Executor:
         wait(self._afterwards, timeout=AFTERWARDS_SECONDS)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._launcher.close()
+        for launcher in self._warm.values():
+            launcher.close()
         self.tidy()
 
     def tidy(self) -> None:
@@ -221,12 +224,18 @@ class Executor:
             log_head=engine.log_head_kib * 1024,
             log_tail=engine.log_tail_kib * 1024,
             secrets=context.secrets,
+            module=command.module if command.imports else None,
         )
-        attempt.link = self._launcher.launch(job)
+        attempt.link = self._launcher_for(command).launch(job)
         self._reactor.watch(attempt.link, partial(self._heard, attempt))
         fault("worker.launched")
         if attempt.cancelled or attempt.lost:
             attempt.link.cancel(at_once=attempt.lost)
+
+    def _launcher_for(self, command: Command) -> Launcher:
+        if not command.imports:
+            return self._launcher
+        return self._warm.setdefault(command.imports, Launcher(command.imports))
 
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""

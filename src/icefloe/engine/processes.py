@@ -11,13 +11,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icefloe.engine import supervisor
+from icefloe.engine import supervisor, warm
 from icefloe.steps.contract import ProcessResult
 
 
@@ -35,6 +35,8 @@ class Job:
     log_head: int
     log_tail: int
     secrets: tuple[str, ...]
+    module: str | None = None
+    """What ``argv`` runs; a launcher that has imported it calls its ``main()``."""
 
     def to_line(self) -> bytes:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
@@ -75,9 +77,13 @@ class Link:
 
 
 class Launcher:
-    """Starts supervisors through one small launcher process, which is itself started on need and replaced when it dies."""
+    """Starts supervisors through one launcher process, which is itself started on need and replaced when it dies.
 
-    def __init__(self) -> None:
+    Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`).
+    """
+
+    def __init__(self, imports: Sequence[str] = ()) -> None:
+        self._imports = imports
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -108,11 +114,24 @@ class Launcher:
         """Have the launcher ready before the first step needs it."""
         mine, theirs = socket.socketpair()
         with theirs:
+            command = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
+            env = None
+            if self._imports:
+                command = [
+                    sys.executable,
+                    "-m",
+                    warm.__name__,
+                    str(theirs.fileno()),
+                    ",".join(self._imports),
+                    warm.ROOM,
+                ]
+                env = {**os.environ, "ICEFLOE_ROOM": warm.ROOM}
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())],
+                command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env=env,
             )
         self._control = mine
 

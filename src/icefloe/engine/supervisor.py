@@ -2,7 +2,8 @@
 
 Runs as ``python -I -S supervisor.py`` and imports only the standard library, so that it starts in milliseconds and cannot be
 broken by the user's packages. The first process is the *launcher*: it waits on a socket and forks one supervisor per attempt,
-since a fork costs 2 ms and a new interpreter 25.
+since a fork costs 2 ms and a new interpreter 25. :mod:`icefloe.engine.warm` is a launcher for Python commands that have much to
+import: there a supervisor does not execute the command but forks once more.
 
 A supervisor
 - is a subreaper: whatever the command forks and detaches stays its child, and is ended with it;
@@ -178,8 +179,10 @@ def signal_quietly(pid: int, number: int) -> None:
 class Supervisor:
     """One attempt. ``link`` is the socket to the worker: lines of JSON both ways."""
 
-    def __init__(self, spec: dict[str, Any], link: socket.socket, unread: bytes) -> None:
+    def __init__(self, spec: dict[str, Any], link: socket.socket, unread: bytes, run: Any = None) -> None:
+        """``run`` takes the place of executing the command: it is called in the fork, with the spec, and does not return."""
         self.spec = spec
+        self.run_forked = run
         self.link = link
         self.unread = unread
         self.folder: str = spec["folder"]
@@ -257,6 +260,9 @@ class Supervisor:
                 os.dup2(output, 1)
                 os.dup2(output, 2)
                 os.chdir(self.spec["cwd"])
+                if self.run_forked is not None:
+                    os.close(report_write)
+                    self.run_forked(self.spec)
                 os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["env"])
             except OSError as error:
                 os.write(report_write, json.dumps([error.errno, error.strerror, str(error.filename or "")]).encode())
@@ -400,7 +406,7 @@ def _read_line(link: socket.socket) -> tuple[bytes, bytes]:
     return line, rest
 
 
-def launcher(control: socket.socket) -> None:
+def launcher(control: socket.socket, run: Any = None) -> None:
     """Fork a supervisor for every socket that arrives, until the worker is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's business
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -420,7 +426,7 @@ def launcher(control: socket.socket) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             try:
                 line, rest = _read_line(link)
-                Supervisor(json.loads(line), link, rest).run()
+                Supervisor(json.loads(line), link, rest, run).run()
             except BaseException as error:
                 try:
                     link.sendall(json.dumps({"broken": f"{type(error).__name__}: {error}"}).encode() + b"\n")

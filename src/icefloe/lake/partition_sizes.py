@@ -1,5 +1,5 @@
-"""How much lies in which partition of a table, by one partition field. From metadata: manifests whose bounds exclude every wanted
-value are not opened."""
+"""How much lies in which partition of a table, by one partition field, and how much its columns differ from row to row. From
+metadata: manifests whose bounds exclude every wanted value are not opened."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from icefloe.lake.survey import FileCounts
 from icefloe.lake.values import UndecodableError, decode, from_avro
 
 _FIELDS = frozenset({"partition", "record_count", "file_size_in_bytes"})
+_LEAST_ROWS = 10_000
+"""Of a file whose column sizes say something: in a small one headers and dictionaries outweigh the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,41 @@ class _Position:
 
     index: int
     type: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSizes:
+    """Live files under each of the wanted values that has any."""
+
+    by_value: Mapping[Any, FileCounts]
+    bits: Mapping[str, float]
+    """Column -> bits that its values take per row as stored. Encoders and compressors take few for what repeats, so that a column
+    of b bits has some 2**b different values, or more where rows are sorted. Columns of which files do not tell are missing."""
+
+
+class _Bits:
+    """Sums the stored sizes of columns over files that are large enough to tell."""
+
+    def __init__(self, columns: Mapping[int, str]) -> None:
+        self._columns = columns
+        self._sizes = dict.fromkeys(columns, 0)
+        self._rows = 0
+        self._seen = 0
+
+    def add(self, data_file: Mapping[str, Any]) -> None:
+        rows = data_file["record_count"]
+        self._seen += rows
+        sizes = data_file.get("column_sizes") or {}
+        if rows < _LEAST_ROWS or any(one not in sizes for one in self._columns):
+            return
+        self._rows += rows
+        for one in self._columns:
+            self._sizes[one] += sizes[one]
+
+    def found(self) -> dict[str, float]:
+        if self._rows * 2 < self._seen or not self._rows:
+            return {}
+        return {name: 8 * self._sizes[one] / self._rows for one, name in self._columns.items()}
 
 
 def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, ...]:
@@ -42,14 +79,24 @@ def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, 
 
 
 def sizes_by_value(
-    table: LoadedTable, snapshot_id: int | None, column: str, values: Collection[Any], transform: str = "identity"
-) -> dict[Any, FileCounts] | None:
-    """Live files under each of ``values`` that has any; ``None`` if a spec in use does not tell ``transform`` of the column.
+    table: LoadedTable,
+    snapshot_id: int | None,
+    column: str,
+    values: Collection[Any],
+    transform: str = "identity",
+    *,
+    measured: Collection[str] = (),
+) -> PartitionSizes | None:
+    """``None`` if a spec in use does not tell ``transform`` of the column. ``measured``: the columns whose bits are wanted.
 
     Rows that delete files take away are still counted: a partition that is not in the answer is certainly empty.
     """
-    field = table.metadata.schema.find(column, table=table.name)
+    schema = table.metadata.schema
+    field = schema.find(column, table=table.name)
     wanted = set(values)
+    columns = {schema.find(name, table=table.name).id: name for name in measured}
+    fields = _FIELDS | ({"column_sizes"} if columns else set())
+    bits = _Bits(columns)
     found: dict[Any, list[int]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
         position = _position(table.metadata.specs, manifest, field, transform)
@@ -58,7 +105,7 @@ def sizes_by_value(
         if not _may_hold(manifest, position, wanted):
             continue
         try:
-            for entry in Manifest.open(table.read, manifest).scan(_FIELDS):
+            for entry in Manifest.open(table.read, manifest).scan(fields, frozenset(columns)):
                 if entry["status"] == Status.DELETED:
                     continue
                 data_file = entry["data_file"]
@@ -68,9 +115,10 @@ def sizes_by_value(
                     counts[0] += 1
                     counts[1] += data_file["record_count"]
                     counts[2] += data_file["file_size_in_bytes"]
+                    bits.add(data_file)
         except UndecodableError:
             return None
-    return {value: FileCounts(*counts) for value, counts in found.items()}
+    return PartitionSizes({value: FileCounts(*counts) for value, counts in found.items()}, bits.found())
 
 
 def _data(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
+
+from sqlglot import exp
 
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.errors import KeysMissingError, UnsoundPatternError
@@ -15,16 +18,24 @@ from icefloe.planner.statements import KeyColumn, Writer
 LARGE_PART = 0.4
 """A partition of which this share of the source's rows is new is overwritten: see ``docs/concepts/the-write-planner.md``."""
 
+ROWS_PER_VALUE = 8
+"""A column of which so few rows of a partition share a value finds changed rows by itself: the other keys are not even read."""
+LEAST_BITS = 8
+"""A column with fewer bits to its values is not trusted to tell much, however small the partitions are."""
+NEARLY_UNIQUE = 0.3
+"""Where the result has this many rows for each row of the source, grouping before a shuffle shrinks nothing."""
+
 PROPERTIES = {
     "format-version": "2",
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
+    "write.delete.granularity": "partition",
     "write.distribution-mode": "none",
     "write.spark.fanout.enabled": "true",
     "write.wap.enabled": "true",
 }
-"""What a target is made with: deletes by position, and appends that need no shuffle to lie in their partitions."""
+"""What a target is made with: deletes by position, in one file per partition, and appends that need no shuffle to lie in theirs."""
 
 
 def plan(
@@ -291,7 +302,22 @@ class _Choice:
     # -- parts -------------------------------------------------------------------------------------------------------------
 
     def _writer(self, keys: tuple[KeyColumn, ...] = ()) -> Writer:
-        return Writer(self._analysis, self._target, self._columns, keys, self._link)
+        return Writer(self._analysis, self._target, self._columns, keys, self._link, self._clustered())
+
+    def _clustered(self) -> tuple[str, ...]:
+        """What the source's rows are sent to their group by before they are grouped, once, in place of a shuffle each for the
+        partial groups and the distinct values in them. Only where groups are so small that grouping first would not shrink them."""
+        there, live = self._contents.target, self._contents.source
+        if not there or not live or not _counts_distinct(self._analysis.query.tree):
+            return ()
+        common = [value for value in there if value in live]
+        if sum(there[value].rows for value in common) < NEARLY_UNIQUE * sum(live[value].rows for value in common):
+            return ()
+        found = self._analysis.influence
+        unique = found.relation.unique if found is not None else None
+        if not unique or len(self._columns) != len(found.relation.columns if found else ()):
+            return ()
+        return tuple(self._columns[index] for index in sorted(unique))
 
     def _filter_keys(self) -> tuple[KeyColumn, ...]:
         """The given keys as far as they are mapped; without any, what makes the rows unique; else all that is mapped."""
@@ -304,12 +330,29 @@ class _Choice:
             names = [name for name in unique if name.lower() in maps]
         if not names:
             names = [name for name in self._columns if name.lower() in maps]
+        names = self._narrowed(names)
         partition = self._link.column.lower() if self._link else None
         if partition is not None and partition not in {name.lower() for name in names}:
             names.append(next(name for name in self._columns if name.lower() == partition))
         return tuple(
             KeyColumn(name, self._may_be_null(name), few=name.lower() == partition and len(names) > 1) for name in names
         )
+
+    def _narrowed(self, names: list[str]) -> list[str]:
+        """One key that nearly tells a row by itself instead of all: a few rows more are computed again, and less is read."""
+        there = self._contents.target
+        if not there:
+            return names
+        least = math.log2(max(sum(size.rows for size in there.values()) / len(there) / ROWS_PER_VALUE, 1))
+        types = {column.name.lower(): column.type for column in self._target.columns}
+        partition = self._link.column.lower() if self._link else None
+        bits = {name.lower(): value for name, value in self._contents.bits.items()}
+        telling = [
+            name for name in names if name.lower() != partition and bits.get(name.lower(), 0) >= max(least, LEAST_BITS)
+        ]
+        # Whole numbers are the quickest to look up, and among equals the one that takes the least room.
+        telling.sort(key=lambda name: (types.get(name.lower()) not in ("int", "long"), bits[name.lower()]))
+        return telling[:1] or names
 
     def _may_be_null(self, name: str) -> bool:
         for one in self._analysis.changed:
@@ -415,6 +458,13 @@ class _Choice:
         size = _sum([there.get(value, Size()) for value in touched.late]) if there is not None else None
         count = len(touched.late)
         return [Read(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
+
+
+def _counts_distinct(tree: exp.Query) -> bool:
+    """One SELECT over one table, grouped, with a DISTINCT inside an aggregate: the shape that Spark shuffles twice."""
+    if not isinstance(tree, exp.Select) or not tree.args.get("group") or tree.args.get("joins"):
+        return False
+    return any(one.find_ancestor(exp.AggFunc) for one in tree.find_all(exp.Distinct))
 
 
 def _sum(sizes: list[Size]) -> Size:

@@ -112,3 +112,5 @@ class Contents:
 
     target: Mapping[Any, Size] | None = None
     source: Mapping[Any, Size] | None = None
+    bits: Mapping[str, float] = field(default_factory=dict)
+    """The target's columns, as far as metadata tells how many bits a value of theirs takes: see ``lake.partition_sizes``."""

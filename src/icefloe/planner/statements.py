@@ -58,6 +58,8 @@ class Writer:
     columns: tuple[str, ...]
     keys: tuple[KeyColumn, ...] = ()
     link: Link | None = None
+    clustered: tuple[str, ...] = ()
+    """Columns of the result: the changed table's rows are sent to where these are equal before anything is computed of them."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -188,8 +190,16 @@ class Writer:
         if not parts:
             parts.append(f"SELECT * FROM {state.at_to} WHERE FALSE")
         relations = self._at_to()
-        relations[one.table.start] = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
+        rows = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
+        relations[one.table.start] = self._sent(one, rows)
         return relations
+
+    def _sent(self, one: Occurrence, rows: str) -> str:
+        columns = {quote(column.name) for column in self.analysis.state(one).columns}
+        maps = [self.analysis.key_maps.get(name.lower(), {}).get(one.id, "") for name in self.clustered]
+        if not maps or not all(text in columns for text in maps):
+            return rows
+        return f"(SELECT /*+ REPARTITION({', '.join(maps)}) */ * FROM {rows})"
 
     def _same_as_source(self, key: KeyColumn, one: Occurrence) -> str:
         """A key of the change table against the same expression over a row of the source."""

@@ -138,6 +138,13 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    imports: tuple[str, ...] = ()
+    """For ``python -m MODULE …`` that takes long to import these: MODULE's ``main()`` may be called in a fork of a process that has
+    them."""
+
+    @property
+    def module(self) -> str:
+        return self.argv[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,17 @@ from icefloe.workflow.files import script_key
 from icefloe.workflow.step_types import SparkSettings, StepType
 from icefloe.workflow.values import TypedValue, plain
 
+IMPORTS = (
+    "icefloe.spark.program",
+    "icefloe.steps.writing.execution",
+    "pyiceberg.catalog.rest",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "pyspark.sql.connect.functions",
+    "pyspark.sql.connect.session",
+    "pyspark.sql.functions",
+)
+"""What takes a Spark step's process seconds to import."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -70,12 +81,14 @@ class SparkStep(StepRuntime):
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
         extra = {"ICEFLOE_RESULT": str(context.folder / PUBLISHED_FILE)}
-        program = "icefloe.spark.submit" if settings.submit == "spark-submit" else "icefloe.spark.program"
+        submits = settings.submit == "spark-submit"
+        program = "icefloe.spark.submit" if submits else "icefloe.spark.program"
         return Launch(
             Command(
                 (python_program(), "-m", program, str(file)),
                 {**environment(context), **extra},
                 context.config.root,
+                () if submits else IMPORTS,
             )
         )
 

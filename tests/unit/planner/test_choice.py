@@ -90,6 +90,46 @@ def test_keys_are_compared_null_safe_only_where_nulls_may_be() -> None:
     assert "t.`event_day` BETWEEN" in delete
 
 
+BITS = {"account_id": 19.0, "country": 2.0, "event_day": 0.1}
+MANY = {"target": {LATE: Size(4, 800_000, 1)}, "source": {LATE: Size(4, 1_000_000, 1), NEW: Size(4, 1_000_000, 1)}}
+
+
+def test_a_key_that_tells_rows_apart_by_itself_spares_the_others() -> None:
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(**MANY, bits=BITS))
+    delete, append = (one.sql for one in plan.statements)
+    assert "country" not in delete and "t.`account_id` = k.`account_id`" in delete
+    assert "t.`event_day` BETWEEN k.`event_day`" in delete
+    assert "k.`country`" not in append and "s.`account_id` = k.`account_id`" in append
+
+
+@pytest.mark.parametrize(
+    "bits",
+    [{}, {"country": 19.0, "account_id": 2.0}, {"account_id": 15.0, "country": 2.0}, {"event_day": 30.0}],
+    ids=["unknown", "another", "too few values", "only the partition"],
+)
+def test_a_key_that_does_not_is_not_used_alone(bits: dict[str, float]) -> None:
+    delete = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(**MANY, bits=bits)).statements[0].sql
+    alone = {"country"} if bits.get("country", 0) > 16 else {"account_id", "country"}
+    assert {name for name in ("account_id", "country") if f"k.`{name}`" in delete} == alone
+
+
+DISTINCT = AGG.replace("count(*) AS n", "count(DISTINCT title_id) AS n")
+
+
+def test_rows_go_to_their_group_once_where_groups_are_small_and_distinct_values_are_counted() -> None:
+    keys = ("account_id", "country", "event_day")
+    hint = "/*+ REPARTITION(`account_id`, `country`, `event_day`) */"
+    large = Contents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 1_000, 1), NEW: Size(4, 1_000, 1)})
+    assert hint in plan_of(DISTINCT, *keys, contents=Contents(**MANY)).statements[-1].sql
+    assert "REPARTITION" not in plan_of(DISTINCT, *keys, contents=large).statements[-1].sql
+    assert "REPARTITION" not in plan_of(AGG, *keys, contents=Contents(**MANY)).statements[-1].sql
+    computed = (
+        "SELECT account_id, upper(country) AS country, event_day, count(DISTINCT title_id) AS n "
+        "FROM db.events GROUP BY account_id, upper(country), event_day"
+    )
+    assert "REPARTITION" not in plan_of(computed, *keys, contents=Contents(**MANY)).statements[-1].sql
+
+
 def test_a_group_that_having_hid_is_read_from_the_source_not_from_the_changes() -> None:
     plan = plan_of(f"{AGG} HAVING count(*) > 3", "account_id", "country", "event_day")
     assert "SELECT * FROM lake.icdc.events_1" not in plan.statements[-1].sql

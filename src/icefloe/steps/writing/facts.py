@@ -13,9 +13,8 @@ from icefloe.lake import Lake, history
 from icefloe.lake.catalog import LoadedTable, format_identifier
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import TableMetadata
-from icefloe.lake.partition_sizes import identity_columns, sizes_by_value
+from icefloe.lake.partition_sizes import PartitionSizes, identity_columns, sizes_by_value
 from icefloe.lake.partitions import result_type
-from icefloe.lake.survey import FileCounts
 from icefloe.lake.values import UndecodableError, from_json
 from icefloe.planner import query
 from icefloe.planner.analysis import Analysis, analyse
@@ -95,7 +94,8 @@ class Observer:
         link = analysis.link(target)
         if link is None:
             return Contents()
-        there = _sizes(sizes_by_value(table, base, link.column, link.values))
+        names = [column.name for column in target.columns if column.name.lower() in analysis.key_maps]
+        found = sizes_by_value(table, base, link.column, link.values, measured=names)
         live = None
         tables = analysis.changed_tables
         if len(tables) == 1:
@@ -104,7 +104,7 @@ class Observer:
             end = source.end.snapshot_id if source.end else None
             with suppress(IcefloeError, KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
-        return Contents(there, live)
+        return Contents(_sizes(found), live, found.bits if found is not None else {})
 
     def _table(self, name: str) -> LoadedTable:
         if name not in self._loaded:
@@ -188,10 +188,10 @@ def _total(metadata: TableMetadata, snapshot_id: int | None) -> Size:
     )
 
 
-def _sizes(found: Mapping[Any, FileCounts] | None) -> dict[Any, Size] | None:
+def _sizes(found: PartitionSizes | None) -> dict[Any, Size] | None:
     if found is None:
         return None
-    return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in found.items()}
+    return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in found.by_value.items()}
 
 
 def _changed_partitions(
