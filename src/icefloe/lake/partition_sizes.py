@@ -42,20 +42,25 @@ def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, 
 
 
 def sizes_by_value(
-    table: LoadedTable, snapshot_id: int | None, column: str, values: Collection[Any], transform: str = "identity"
+    table: LoadedTable,
+    snapshot_id: int | None,
+    column: str,
+    values: Collection[Any] | None,
+    transform: str = "identity",
 ) -> dict[Any, FileCounts] | None:
     """Live files under each of ``values`` that has any; ``None`` if a spec in use does not tell ``transform`` of the column.
+    Without ``values``: under every one there is.
 
     Rows that delete files take away are still counted: a partition that is not in the answer is certainly empty.
     """
     field = table.metadata.schema.find(column, table=table.name)
-    wanted = set(values)
+    wanted = set(values) if values is not None else None
     found: dict[Any, list[int]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
         position = _position(table.metadata.specs, manifest, field, transform)
         if position is None:
             return None
-        if not _may_hold(manifest, position, wanted):
+        if wanted is not None and not _may_hold(manifest, position, wanted):
             continue
         try:
             for entry in Manifest.open(table.read, manifest).scan(_FIELDS):
@@ -63,7 +68,7 @@ def sizes_by_value(
                     continue
                 data_file = entry["data_file"]
                 value = from_avro(position.type, list(data_file["partition"].values())[position.index])
-                if value in wanted:
+                if wanted is None or value in wanted:
                     counts = found.setdefault(value, [0, 0, 0])
                     counts[0] += 1
                     counts[1] += data_file["record_count"]
