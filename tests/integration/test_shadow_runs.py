@@ -87,11 +87,18 @@ def test_a_mismatch_is_fatal_publishes_nothing_and_the_batch_is_taken_over_by_a_
     assert left is not None and left.state == "built"
     assert _held_back(bench.runs.client, workflow)
 
-    mended = bench.runs.execute(bench.push_shadow("full", write=WRITE.replace("auto", "full")))
+    again = bench.runs.execute(workflow)
+    assert (again.status, cause(again)["code"]) == ("FAILED", "planner.shadow-mismatch")
+    assert _outputs(again, "capture_change")["capture_id"] == left.id, "the same batch, not a new one"
+    assert f"icefloe restart {again.run_id} --version latest" in cause(again)["hint"]
+
+    bench.push_shadow("full", write=WRITE.replace("auto", "full"))
+    client = bench.runs.client
+    client.runs.restart(again.run_id, version="latest")
+    mended = client.work(again.run_id)
     assert mended.status == "SUCCEEDED", cause(mended)
     assert bench.rows() == bench.recomputed()
     assert bench.capture() is None
-    assert _outputs(mended, "capture_change")["capture_id"] == left.id, "the same batch, not a new one"
 
 
 def _held_back(client: Client, workflow: str) -> bool:

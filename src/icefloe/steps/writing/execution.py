@@ -20,6 +20,7 @@ from icefloe.planner.errors import KeysNotUniqueError
 from icefloe.planner.plan import Plan
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
+from icefloe.spark.marks import Mark
 from icefloe.spark.order import Order
 from icefloe.steps.writing import columns, outputs
 from icefloe.steps.writing.columns import ResultColumn
@@ -46,7 +47,7 @@ def run(
     published: dict[str, int] | None = None,
 ) -> dict[str, int]:
     """Publish the batch, unless it is published. Returns the target's published snapshot."""
-    attempt = _Attempt(session, lake, work, fencing(1).mark.text, log)
+    attempt = _Attempt(session, lake, work, fencing(1).mark, log)
     return fences.in_rounds(
         lambda number: Fence(session, lake, fencing(number), log, published=published, named=True, at_home=True),
         attempt.write,
@@ -59,7 +60,7 @@ class _Attempt:
     session: Any
     lake: Lake
     work: Work
-    mark: str
+    mark: Mark
     log: Log
 
     def write(self, fence: Fence) -> None:

@@ -16,15 +16,12 @@ from icefloe.planner.comparison import ComparedColumn, Comparison, holds_float
 from icefloe.planner.errors import ShadowMismatchError
 from icefloe.planner.plan import Plan
 from icefloe.planner.shadow import Known
+from icefloe.spark.marks import Mark
 from icefloe.steps.writing import differences
 from icefloe.steps.writing.facts import Facts
 from icefloe.steps.writing.work import Work
 
 Log = Callable[[str], None]
-_HINT = (
-    "nothing is published and the capture stays open. To go on: set write.pattern to full (or range_overwrite), push, and "
-    "icefloe restart the run; please report the SELECT, the plan and these rows"
-)
 
 
 class UncapturedMovedError(ConflictError):
@@ -40,14 +37,14 @@ class Shadow:
     session: Any
     lake: Lake
     work: Work
-    mark: str
+    mark: Mark
     log: Log
     facts: Facts
     plan: Plan
     uncaptured: Mapping[str, int | None]
 
     @classmethod
-    def over(cls, session: Any, lake: Lake, work: Work, mark: str, log: Log, facts: Facts, plan: Plan) -> Shadow:
+    def over(cls, session: Any, lake: Lake, work: Work, mark: Mark, log: Log, facts: Facts, plan: Plan) -> Shadow:
         shadow.refuse_unrepeatable(facts.analysis.query, work.request.where)
         return cls(session, lake, work, mark, log, facts, plan, _heads(lake, plan))
 
@@ -105,7 +102,9 @@ class Shadow:
             f"the {plan.pattern} has not written what the SELECT gives: {missing:,} rows are missing and {extra:,} are extra "
             f"among {rows:,} that should be there ({comparison.part.what})",
             where=target,
-            hint=_HINT,
+            hint="nothing is published and the capture stays open. Set write.pattern to full (or range_overwrite), then: "
+            f"icefloe push FILE && icefloe restart {self.mark.run} --version latest; "
+            "please report the SELECT, the plan and the rows in the step's log",
             detail="\n".join(lines),
         )
 
@@ -138,7 +137,7 @@ class Shadow:
         return tuple(found)
 
     def _known(self, branch: str, columns: tuple[ComparedColumn, ...]) -> Known:
-        seed = shadow.seed_of(self.mark)
+        seed = shadow.seed_of(self.mark.text)
         if self.work.shadow != "sample":
             return Known(seed, self._partition_type())
         table = self.lake.table(self.facts.target.name)
