@@ -230,7 +230,7 @@ class _Choice:
             touched,
             self._change_reads(),
         )
-        if touched is not None or not self._analysis.key_maps:
+        if not self._analysis.key_maps:
             return done
         return replace(done, changed_keys=self._writer(self._filter_keys()).changed_keys(None))
 

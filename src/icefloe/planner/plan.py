@@ -73,7 +73,7 @@ class Plan:
     """For a target that does not exist yet."""
     properties: Mapping[str, str] = field(default_factory=dict)
     changed_keys: ChangedKeys | None = None
-    """What rows of the target were looked up by, if they were; with late partitions, in those only."""
+    """How changed rows of the sources show in the result, if not by whole partitions; with late partitions, in those only."""
     uncaptured: tuple[str, ...] = ()
     """Tables that are read as they are."""
 

@@ -102,7 +102,7 @@ def describe(plan: Plan, mode: Mode) -> str | None:
         return f"shadow: full: before it is published, the SELECT is run over everything and compared with {only or 'all rows'}"
     if plan.partitions is not None:
         units = f"up to {SAMPLE_PARTITIONS} new, late and overwritten partitions of {plan.partitions.column} each"
-        units += ", the changed keys of the late ones" if plan.changed_keys else ""
+        units += ", in large ones the changed keys too" if plan.changed_keys else ""
         units += "" if only else f", and {SAMPLE_PARTITIONS} that it did not touch"
     elif plan.changed_keys is not None:
         named = ", ".join(plan.changed_keys.columns)
@@ -124,8 +124,10 @@ def _sample(plan: Plan, known: Known) -> list[Part]:
     kinds = {"new": touched.new, "late": touched.late, "overwritten": touched.overwritten}
     chosen = {kind: _chosen(values, known.seed) for kind, values in kinds.items() if values}
     found = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
-    if touched.late and plan.changed_keys is not None:
-        found.append(_changed(plan, known, chosen["late"]))
+    by_key = chosen.get("new" if plan.pattern == "append" else "late")
+    if by_key and plan.changed_keys is not None and found[0].every > 1:
+        # Of large partitions, few rows may have changed: the hash alone would hardly meet them.
+        found.append(_changed(plan, known, by_key))
     if known.sizes is None:
         return [*found, _thinned(Part("rows of any partition"), by, known.rows, known.seed)]
     others = [value for value in known.sizes if not any(value in values for values in kinds.values())]
@@ -171,13 +173,14 @@ def _partitions(
     return _thinned(part, by, rows, known.seed)
 
 
-def _changed(plan: Plan, known: Known, late: tuple[Any, ...] | None, *, whole: bool = False) -> Part:
+def _changed(plan: Plan, known: Known, values: tuple[Any, ...] | None, *, whole: bool = False) -> Part:
     assert plan.changed_keys is not None
     what = f"changed {', '.join(plan.changed_keys.columns)}"
-    if late is None or plan.partitions is None:
+    if values is None or plan.partitions is None:
         part = Part(what, keys=plan.changed_keys)
     else:
-        part = Part(f"{what} in late partitions", plan.partitions.column, known.kind, late, plan.changed_keys)
+        where = f"in {len(values)} partition{'s' if len(values) != 1 else ''}"
+        part = Part(f"{what} {where}", plan.partitions.column, known.kind, values, plan.changed_keys)
     return part if whole else _thinned(part, _hashed_by(plan, known), known.changed_rows, known.seed)
 
 

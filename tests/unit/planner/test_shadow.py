@@ -24,6 +24,7 @@ from tests.unit.planner.tables import LATE, NEW, plan_of, plan_of_case
 
 MAP: Type = {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}
 AGG = "SELECT account_id, event_day, count(*) AS n FROM db.events GROUP BY account_id, event_day"
+COPY = "SELECT id, account_id, event_day FROM db.events"
 BY_ACCOUNT = "SELECT account_id, count(*) AS n FROM db.events GROUP BY account_id"
 
 
@@ -52,15 +53,25 @@ def test_every_plan_of_the_corpus_has_parts_for_both_modes_and_can_be_described(
     assert shadow.parts(plan, "off", everything) == () and shadow.describe(plan, "off") is None
 
 
-def test_a_sample_by_partitions_has_touched_ones_of_each_kind_the_changed_keys_and_untouched_ones() -> None:
+@pytest.mark.parametrize(("text", "keys"), [(AGG, ("account_id", "event_day")), (COPY, ())])
+def test_a_sample_by_partitions_has_touched_ones_and_untouched_ones(text: str, keys: tuple[str, ...]) -> None:
     sizes = {LATE: 50, NEW: 100, **{day(number): 10 for number in range(9)}}
-    touched, changed, untouched = shadow.parts(
-        plan_of(AGG, "account_id", "event_day"), "sample", known(sizes=sizes, changed_rows=105)
-    )
+    touched, untouched = shadow.parts(plan_of(text, *keys), "sample", known(sizes=sizes, changed_rows=105))
     assert set(touched.values) == {LATE, NEW} and touched.every == 1
-    assert changed.keys is not None and changed.values == (LATE,)
     assert len(untouched.values) == SAMPLE_PARTITIONS and not {LATE, NEW} & set(untouched.values)
     assert "3 of 9 untouched" in untouched.what
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "by_key"), [(AGG, ("account_id", "event_day"), {LATE}), (COPY, (), {LATE, NEW})]
+)
+def test_of_large_partitions_the_changed_keys_are_in_the_sample_too(
+    text: str, keys: tuple[str, ...], by_key: set[date]
+) -> None:
+    sizes = {LATE: 9 * SAMPLE_ROWS, NEW: SAMPLE_ROWS}
+    touched, changed = shadow.parts(plan_of(text, *keys), "sample", known(sizes=sizes, changed_rows=105))
+    assert touched.every == 10 and touched.by
+    assert changed.keys is not None and set(changed.values) == by_key and changed.every == 1
 
 
 def test_a_sample_by_keys_has_changed_ones_and_others_by_a_hash() -> None:
@@ -120,7 +131,8 @@ def test_a_sample_always_has_some_of_each_kind_and_is_bounded(
     looked_at = {value for part in found if part.keys is None for value in part.values}
     for kind in (kinds.new, kinds.late, kinds.overwritten, tuple(days[new + late + overwritten :])):
         assert len(looked_at & set(kind)) == min(len(kind), SAMPLE_PARTITIONS)
-    assert any(part.keys is not None for part in found) == bool(late)
+    thinned = any(part.keys is None and part.every > 1 and set(part.values) & set(kinds.late) for part in found)
+    assert any(part.keys is not None for part in found) == (bool(late) and thinned)
     for part in found:
         held = rows * (len(part.values) if part.keys is None else 1)
         assert held / part.every <= SAMPLE_ROWS and 0 <= part.remainder < part.every
