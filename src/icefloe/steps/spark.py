@@ -56,7 +56,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SparkStep(StepRuntime):
-    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes."""
+    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, with shadow mode ``shadow_compared_rows``, and what
+    the script itself publishes."""
 
     type: ClassVar[StepType] = builtin("spark")
 
