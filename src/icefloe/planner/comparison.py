@@ -161,8 +161,10 @@ class Comparison:
 
 
 def canonical(value: str, kind: Type) -> str:
-    """The value in a form that Spark can group by. Only what holds a map or a variant is rebuilt."""
-    return _canonical(value, kind, 0)
+    """The value in a form that Spark can group by. Only what holds a map or a variant is rebuilt.
+
+    A column that is a ``uuid`` in Iceberg is a string in Spark, in small letters once it is stored."""
+    return f"lower({value})" if kind == "uuid" else _canonical(value, kind, 0)
 
 
 def holds_float(kind: Type) -> bool:

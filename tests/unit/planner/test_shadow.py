@@ -232,6 +232,7 @@ def test_what_may_choose_otherwise_is_named() -> None:
             "named_struct('key', x0.key, 'value', x0.value))), 'b', q.`a`.`b`) END",
         ),
         ("variant", "to_json(q.`a`)"),
+        ("uuid", "lower(q.`a`)"),
     ],
 )
 def test_only_maps_and_variants_are_rebuilt(kind: Type, expected: str) -> None:

@@ -129,11 +129,13 @@ class Shadow:
             field.name.lower(): field.dataType
             for field in self.session.sql(f"SELECT * FROM {self.facts.target.branch_name}").schema.fields
         }
+        uuids = {column.name.lower() for column in self.facts.target.columns if column.type == "uuid"}
         found = []
         for field in given:
             kind = there[field.name.lower()]
             same = kind.simpleString() == field.dataType.simpleString()
-            found.append(ComparedColumn(field.name, kind.jsonValue(), None if same else kind.simpleString()))
+            told = "uuid" if field.name.lower() in uuids else kind.jsonValue()
+            found.append(ComparedColumn(field.name, told, None if same else kind.simpleString()))
         return tuple(found)
 
     def _known(self, branch: str, columns: tuple[ComparedColumn, ...]) -> Known:
