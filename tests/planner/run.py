@@ -1,4 +1,4 @@
-"""Play the corpus: ``python -m tests.planner.run [--seed N] [--histories N] [--batches N] [--only TEXT] [--appends]``.
+"""Play the corpus: ``python -m tests.planner.run [--seed N] [--histories N] [--batches N] [--only TEXT] [--appends] [--shadow sample|full]``.
 
 Every SELECT of the corpus is kept exact through random changes of its sources; after each micro-batch each target must equal the
 full recomputation. Seeds count up from ``--seed`` (by default one that was never used before) and are printed. The last line is a
@@ -27,6 +27,9 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=5)
     parser.add_argument("--only", default="", help="only SELECTs whose name has this text")
     parser.add_argument("--appends", action="store_true", help="nothing but appends happens to the sources")
+    parser.add_argument(
+        "--shadow", choices=["off", "sample", "full"], default="off", help="compare every batch in shadow mode"
+    )
     asked = parser.parse_args()
     first = asked.seed if asked.seed is not None else int(time.time()) % 1_000_000_000
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
@@ -39,6 +42,7 @@ def main() -> int:
         for seed in range(first, first + asked.histories):
             print(f"history {seed}: {len(cases)} SELECTs, {asked.batches} batches", flush=True)
             world = World.make(spark, config, seed, only_appends=asked.appends)
+            world.shadow = asked.shadow
             played = play(world, cases, asked.batches, lambda line: print(line, flush=True))
             used += played.patterns
             for name, story in played.failed.items():

@@ -17,6 +17,7 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.planner.inputs import Request
+from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
@@ -65,6 +66,7 @@ class World:
     sources: list[Source] = field(default_factory=list)
     checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
     batch: int = 0
+    shadow: Mode = "off"
 
     @classmethod
     def make(cls, spark: Any, config: Config, seed: int, *, only_appends: bool = False) -> World:
@@ -278,6 +280,7 @@ class World:
                 partition_by=case.partition_by,
             ),
             sources=tuple(self.sources),
+            shadow=self.shadow if case.repeatable else "off",
         )
 
     def fencing(self, case: Case) -> Callable[[int], Fencing]:

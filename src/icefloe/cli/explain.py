@@ -54,6 +54,8 @@ def _show(one: Explained, sql: bool) -> None:
         console.print(Text(f"  not {refusal.pattern}: {refusal.reason}", style="dim"))
     for line in plan.notes:
         console.print(Text(f"  {line}", style="yellow"))
+    if one.shadow is not None:
+        console.print(Text(f"  {one.shadow}", style="cyan"))
     _partitions(plan)
     if plan.reads:
         table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")

@@ -82,18 +82,19 @@ def sizes_by_value(
     table: LoadedTable,
     snapshot_id: int | None,
     column: str,
-    values: Collection[Any],
+    values: Collection[Any] | None,
     transform: str = "identity",
     *,
     measured: Collection[str] = (),
 ) -> PartitionSizes | None:
     """``None`` if a spec in use does not tell ``transform`` of the column. ``measured``: the columns whose bits are wanted.
+    Without ``values``: all there are.
 
     Rows that delete files take away are still counted: a partition that is not in the answer is certainly empty.
     """
     schema = table.metadata.schema
     field = schema.find(column, table=table.name)
-    wanted = set(values)
+    wanted = set(values) if values is not None else None
     columns = {schema.find(name, table=table.name).id: name for name in measured}
     fields = _FIELDS | ({"column_sizes"} if columns else set())
     bits = _Bits(columns)
@@ -102,7 +103,7 @@ def sizes_by_value(
         position = _position(table.metadata.specs, manifest, field, transform)
         if position is None:
             return None
-        if not _may_hold(manifest, position, wanted):
+        if wanted is not None and not _may_hold(manifest, position, wanted):
             continue
         try:
             for entry in Manifest.open(table.read, manifest).scan(fields, frozenset(columns)):
@@ -110,7 +111,7 @@ def sizes_by_value(
                     continue
                 data_file = entry["data_file"]
                 value = from_avro(position.type, list(data_file["partition"].values())[position.index])
-                if value in wanted:
+                if wanted is None or value in wanted:
                     counts = found.setdefault(value, [0, 0, 0])
                     counts[0] += 1
                     counts[1] += data_file["record_count"]

@@ -234,13 +234,16 @@ class _Choice:
         touched = None
         if self._link is not None:
             touched = Partitions(self._link.column, new=self._link.values)
-        return self._done(
+        done = self._done(
             "append",
             "every row of the result comes from one new row",
             self._writer().append(),
             touched,
             self._change_reads(),
         )
+        if not self._analysis.key_maps:
+            return done
+        return replace(done, changed_keys=self._writer(self._filter_keys()).changed_keys(None))
 
     def _range_overwrite(self) -> Plan:
         link = self._link
@@ -271,7 +274,9 @@ class _Choice:
             pattern = self._request.pattern
         reason = f"only rows with a changed {', '.join(key.name for key in keys)} can differ"
         reads = [*self._change_reads(), *self._source_reads(touched, from_changes), *self._target_reads(touched)]
-        return self._done(pattern, reason, statements, touched, reads)
+        by_key = touched is None or bool(touched.late)
+        done = self._done(pattern, reason, statements, touched, reads)
+        return replace(done, changed_keys=writer.changed_keys(touched) if by_key else None)
 
     def _done(
         self,
@@ -297,6 +302,11 @@ class _Choice:
             touched,
             self._partition_by(),
             PROPERTIES,
+            uncaptured=tuple(
+                name
+                for name in self._analysis.query.table_names
+                if name not in self._analysis.sources or not self._analysis.sources[name].captured
+            ),
         )
 
     # -- parts -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icefloe.errors import UsageError
+from icefloe.errors import IcefloeError, UsageError
 
 
 class NotASelectError(UsageError):
@@ -27,6 +27,23 @@ class UnsoundPatternError(UsageError):
     """The pattern that was asked for would give a wrong result for this SELECT or this change."""
 
     code = "planner.unsound-pattern"
+
+
+class NotRepeatableError(UsageError):
+    """Shadow mode was asked for, and the SELECT gives something else at each run."""
+
+    code = "planner.shadow-not-repeatable"
+
+
+class ShadowMismatchError(IcefloeError):
+    """What was written is not what the SELECT gives. ``detail`` shows rows that differ."""
+
+    code = "planner.shadow-mismatch"
+    fatal = True
+
+    def __init__(self, message: str, *, where: str, hint: str, detail: str) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.detail = detail
 
 
 class TargetMismatchError(UsageError):

@@ -98,6 +98,12 @@ def doubts(tree: exp.Expr) -> list[Doubt]:
     return list(found.values())
 
 
+def called(tree: exp.Expr) -> list[str]:
+    """The names of all functions in a query, once each, in the order they stand."""
+    names = (_name(node) for node in tree.find_all(exp.Func, bfs=False))
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
 def _has_arguments(node: exp.Func) -> bool:
     """``unix_timestamp()`` is the clock, ``unix_timestamp(x)`` is plain; sqlglot (30) puts the clock in for the missing argument."""
     given = node.this

@@ -46,6 +46,15 @@ class Partitions:
     overwritten: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """``sql`` gives the values of ``columns`` in all changed rows. ``few``: so few that every executor can hold them."""
+
+    columns: tuple[str, ...]
+    sql: str
+    few: bool
+
+
 @dataclass(frozen=True)
 class Plan:
     """``statements`` run in order; then ``duplicates``, if there is one, must give no row; then the branch is published."""
@@ -63,6 +72,10 @@ class Plan:
     partition_by: tuple[str, ...] = ()
     """For a target that does not exist yet."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    changed_keys: ChangedKeys | None = None
+    """How changed rows of the sources show in the result, if not by whole partitions; with late partitions, in those only."""
+    uncaptured: tuple[str, ...] = ()
+    """Tables that are read as they are."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``icefloe explain``."""

@@ -19,7 +19,7 @@ from icefloe.lake.predicates import days_filter, literal
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
-from icefloe.planner.plan import Partitions, Statement
+from icefloe.planner.plan import ChangedKeys, Partitions, Statement
 
 _MOST_BROADCAST_ROWS = 20_000_000
 """More changed rows than this are not forced into the memory of every executor."""
@@ -116,6 +116,10 @@ class Writer:
             f"SELECT {named}, count(*) AS rows FROM {self.target.branch_name}{where} "
             f"GROUP BY {named} HAVING count(*) > 1 LIMIT 5"
         )
+
+    def changed_keys(self, touched: Partitions | None) -> ChangedKeys:
+        """The keys of all changed rows, of late partitions only where partitions are known."""
+        return ChangedKeys(tuple(key.name for key in self.keys), self._changed_keys(touched), bool(self._hint()))
 
     # -- parts -------------------------------------------------------------------------------------------------------------
 

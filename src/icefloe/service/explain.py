@@ -14,7 +14,7 @@ from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values
 from icefloe.errors import NotFoundError
 from icefloe.lake import Lake
-from icefloe.planner import choice
+from icefloe.planner import choice, shadow
 from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
 from icefloe.steps.writing.facts import UTC, Observer
@@ -39,9 +39,11 @@ class Explained:
     step: str
     target: str
     plan: Plan
+    shadow: str | None = None
+    """What is compared before it is published; ``None``: shadow mode is off."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "target": self.target, **self.plan.to_dict()}
+        return {"step": self.step, "target": self.target, "shadow": self.shadow, **self.plan.to_dict()}
 
 
 class Explaining:
@@ -67,7 +69,9 @@ class Explaining:
                 analysis = observer.analysis()
                 facts = observer.facts(analysis, branch=BRANCH, base=observer.head())
                 plan = choice.plan(analysis, facts.target, facts.contents)
-                found.append(Explained(step_id, facts.target.name, plan))
+                if settings.shadow != "off":
+                    shadow.refuse_unrepeatable(analysis.query, asked.where)
+                found.append(Explained(step_id, facts.target.name, plan, shadow.describe(plan, settings.shadow)))
         if not found:
             raise NotFoundError(
                 f"no step of {workflow_id!r} has write:, so there is nothing to plan",

@@ -67,7 +67,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SparkStep(StepRuntime):
-    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes."""
+    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, with shadow mode ``shadow_compared_rows``, and what
+    the script itself publishes."""
 
     type: ClassVar[StepType] = builtin("spark")
 
@@ -141,7 +142,7 @@ class NotBuiltError(UsageError):
 
 
 def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    for name, usual in (("shadow", "off"), ("on_logic_change", "ask")):
+    for name, usual in (("on_logic_change", "ask"),):
         if getattr(settings, name) != usual:
             raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
 
@@ -154,6 +155,12 @@ def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
         raise UsageError("spark.remote is for submit: connect", where=where, hint="name a master instead of a remote")
     if settings.remote is not None and not settings.remote.startswith(("sc://", "$ENV{")):
         raise UsageError(f"{settings.remote!r} is no Spark Connect address", where=where, hint="sc://host:port")
+    if settings.shadow != "off" and settings.write is None:
+        raise UsageError(
+            "spark.shadow compares what write: has written, and this step has none",
+            where=where,
+            hint="leave shadow out",
+        )
     if settings.target_branch is not None and settings.publish == "direct":
         raise UsageError(
             "spark.target_branch is where batches are published to, publish: direct writes to main",

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from icefloe.workflow.loading import inspect
 from tests.unit.planner.tables import plan_of
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "select-shapes.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = DOCS / "reference" / "select-shapes.md"
+SWITCH = DOCS / "how-to" / "switch-from-a-lookback.md"
 EXAMPLES = re.findall(
     r"^```sql\n-- (\w+)(?:, keys: ([\w, ]+))?\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
 )
@@ -23,3 +26,9 @@ def test_the_page_has_an_example_for_every_pattern() -> None:
 @pytest.mark.parametrize(("pattern", "keys", "text"), EXAMPLES)
 def test_an_example_of_the_page_gets_the_pattern_that_stands_above_it(pattern: str, keys: str, text: str) -> None:
     assert plan_of(text, *(key.strip() for key in keys.split(",") if key)).pattern == pattern
+
+
+def test_the_workflow_of_the_switch_from_a_lookback_loads() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", SWITCH.read_text(encoding="utf-8"), re.DOTALL)
+    found = inspect(text)
+    assert found.is_valid, [str(problem) for problem in found.problems]

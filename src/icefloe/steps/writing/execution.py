@@ -20,10 +20,12 @@ from icefloe.planner.errors import KeysNotUniqueError
 from icefloe.planner.plan import Plan
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
+from icefloe.spark.marks import Mark
 from icefloe.spark.order import Order
-from icefloe.steps.writing import columns
+from icefloe.steps.writing import columns, outputs
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
+from icefloe.steps.writing.shadowing import Shadow
 from icefloe.steps.writing.work import Work
 
 NOT_YET = "attempt"
@@ -45,7 +47,7 @@ def run(
     published: dict[str, int] | None = None,
 ) -> dict[str, int]:
     """Publish the batch, unless it is published. Returns the target's published snapshot."""
-    attempt = _Attempt(session, lake, work, log)
+    attempt = _Attempt(session, lake, work, fencing(1).mark, log)
     return fences.in_rounds(
         lambda number: Fence(session, lake, fencing(number), log, published=published, named=True, at_home=True),
         attempt.write,
@@ -58,6 +60,7 @@ class _Attempt:
     session: Any
     lake: Lake
     work: Work
+    mark: Mark
     log: Log
 
     def write(self, fence: Fence) -> None:
@@ -66,6 +69,8 @@ class _Attempt:
         name = self.lake.canonical_name(request.target)
         full = f"{self.lake.tables.name}.{name}"
         exists = self._exists(name)
+        if self.work.shadow != "off":
+            outputs.publish({"shadow_compared_rows": 0})
         if exists and fence.is_published(full):
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
@@ -80,6 +85,9 @@ class _Attempt:
         columns.check(facts.target, result)
         plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
         _tell(plan, self.log)
+        shadow = None
+        if self.work.shadow != "off":
+            shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
         for number, statement in enumerate(plan.statements, 1):
             fault("spark.before_statement")
             began = time.monotonic()
@@ -87,6 +95,9 @@ class _Attempt:
             self.log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
+        if shadow is not None:
+            outputs.publish({"shadow_compared_rows": shadow.compare(fence.branch)})
+            self._refuse_if_altered(facts)
 
     def _exists(self, name: str) -> bool:
         try:

@@ -8,8 +8,9 @@ from typing import Any
 
 from icefloe.capture.sources import Source
 from icefloe.errors import UsageError
-from icefloe.planner import query
+from icefloe.planner import query, shadow
 from icefloe.planner.inputs import Request
+from icefloe.planner.shadow import Mode
 from icefloe.workflow.step_types import SparkSettings, WriteSettings
 
 CARRIER = "icefloe.steps.writing.execution:perform"
@@ -24,12 +25,14 @@ class Work:
     sources: tuple[Source, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of a target that is made."""
+    shadow: Mode = "off"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "request": asdict(self.request),
             "sources": [source.to_json() for source in self.sources],
             "properties": dict(self.properties),
+            "shadow": self.shadow,
         }
 
     @classmethod
@@ -38,7 +41,7 @@ class Work:
             key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
         }
         sources = tuple(Source.from_json(one) for one in data["sources"])
-        return cls(Request(**request), sources, dict(data["properties"]))
+        return cls(Request(**request), sources, dict(data["properties"]), data["shadow"])
 
 
 def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: str) -> Work:
@@ -53,8 +56,10 @@ def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: s
     if settings.args or settings.targets:
         raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
     asked = request(settings.write, text, where)
-    query.read(asked.text, where=where)
-    return Work(asked, tuple(sources), settings.write.properties)
+    parsed = query.read(asked.text, where=where)
+    if settings.shadow != "off":
+        shadow.refuse_unrepeatable(parsed, where)
+    return Work(asked, tuple(sources), settings.write.properties, settings.shadow)
 
 
 def request(write: WriteSettings, text: str, where: str) -> Request:
