@@ -41,14 +41,17 @@ def torment(project: Project, kills: int, seed: int, between: Callable[[int], No
     chance = random.Random(seed)
     workflow = pipeline.push(project)
     runs = [project.start(workflow) for _ in range(RUNS_AT_ONCE)]
+    going = list(runs)
     workers = [start_worker(project) for _ in range(2)]
     killed: Counter[str] = Counter()
     try:
         while sum(killed.values()) < kills:
             time.sleep(chance.uniform(0.05, 0.5))  # the moment of a kill is the experiment, not a wait
             workers = [w if w.is_alive() else start_worker(project) for w in workers]
-            while sum(not ended for ended in _ended(project, runs)) < RUNS_AT_ONCE:
-                runs.append(project.start(workflow))
+            going = [run for run in going if not _ended(project, run)]
+            while len(going) < RUNS_AT_ONCE:
+                going.append(project.start(workflow))
+                runs.append(going[-1])
             target = chance.choice(["worker", "supervisor", "step"])
             pids: list[int] = []
             if target == "worker":
@@ -61,7 +64,7 @@ def torment(project: Project, kills: int, seed: int, between: Callable[[int], No
                 killed[target] += 1
                 between(sum(killed.values()))
         workers = [w if w.is_alive() else start_worker(project) for w in workers]
-        wait_until(lambda: all(_ended(project, runs)), 120, "runs that did not end")
+        wait_until(lambda: all(_ended(project, run) for run in going), 120, "runs that did not end")
         wait_until(lambda: not step_processes(project), 15, "orphan processes")
     finally:
         for worker in workers:
@@ -71,8 +74,8 @@ def torment(project: Project, kills: int, seed: int, between: Callable[[int], No
     return killed
 
 
-def _ended(project: Project, runs: list[str]) -> list[bool]:
-    return [project.client.runs.status(run) in ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT") for run in runs]
+def _ended(project: Project, run: str) -> bool:
+    return project.client.runs.status(run) in ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
 
 
 def test_random_kills_change_no_result(project: Project) -> None:
