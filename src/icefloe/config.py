@@ -228,7 +228,7 @@ class AlertSettings(_Section):
     default: list[str] = Field(default_factory=list)
     """Names or addresses for workflows that name none."""
     templates: dict[str, str] = Field(default_factory=dict)
-    """Event (failure, late, lag, lost_history) -> text."""
+    """Event (failure, late, lag, lost_history, watermark) -> text."""
 
 
 class ServerSettings(_Section):

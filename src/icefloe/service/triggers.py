@@ -60,14 +60,14 @@ class Triggers:
             alive = workers.living(connection)
             active = triggers.active_runs(connection, workflow_id)
             opened = incidents.open_of(connection, workflow_id)
-        found = explain(
+        found, unreadable = explain(
             self._database,
             lambda: Lake.open(self._config),
             self._config.scheduler,
             workflow_id,
             catalog=self._config.catalog.name,
         )
-        remarks = []
+        remarks = [f"{one.message}: {one.hint}" for one in unreadable]
         if not found:
             remarks.append(f"it has no triggers: people start it (icefloe run {workflow_id})")
         elif not self._alive():

@@ -12,11 +12,12 @@ from icefloe.lake import Lake
 from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import judging, standings, time_occasions
+from icefloe.triggers import completeness, judging, standings, time_occasions
 from icefloe.triggers.clocks import Clock, Sightings
+from icefloe.triggers.completeness import Unreadable
 from icefloe.triggers.plans import Armed, text_of
 from icefloe.triggers.standings import Standing
-from icefloe.triggers.table_watch import TableWatch
+from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.verdicts import Verdict
 from icefloe.workflow.model import CronTrigger, IntervalTrigger
 
@@ -52,14 +53,18 @@ def explain(
     *,
     catalog: str,
     clock: Clock | None = None,
-) -> list[Explanation]:
-    """Reads the state database and the tables the workflow's triggers watch. Changes nothing."""
+) -> tuple[list[Explanation], list[Unreadable]]:
+    """Reads the state database and the tables the workflow's triggers and steps wait for. Changes nothing.
+
+    The second list: tables whose watermarks it waits for, and whose own word on them is none.
+    """
     clock = clock or Clock()
     standing = _standing(database, workflow_id, catalog)
     if standing is None:
-        return []
+        return [], []
     tables = TableWatch(open_lake, tick=settings.tick_seconds)
-    tables.ask(question for armed in standing.plan.triggers for question in standing.questions(armed))
+    asked = {question for armed in standing.plan.triggers for question in standing.questions(armed)}
+    tables.ask(asked | {Question(table, "main", None, ("append",)) for table in standing.plan.completeness})
     tables.look()
 
     def lineage(run_ids: Any) -> dict[str, dict[str, int]]:
@@ -76,7 +81,7 @@ def explain(
             sightings=Sightings(clock),
             answer=tables.answer,
             lineage=lineage,
-            signals=judging.Signals(database),
+            signals=judging.Signals(database, tables.table_property),
         )
         verdict = judgement.verdict
         if tables.trouble is not None and armed.watches:
@@ -92,7 +97,7 @@ def explain(
                 row.state.get("problem") if row else None,
             )
         )
-    return found
+    return found, completeness.unreadable(standing.plan.completeness, tables.table_property)
 
 
 def next_fires(standing: Standing, armed: Armed, now: float, most: int) -> list[float]:

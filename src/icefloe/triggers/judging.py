@@ -14,7 +14,7 @@ from icefloe.config import SchedulerSettings
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.signals import SignalRecord
-from icefloe.triggers import incremental, time_occasions
+from icefloe.triggers import completeness, incremental, time_occasions
 from icefloe.triggers.clocks import Sightings
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.fire_times import FireTimes, fire_times
@@ -41,9 +41,10 @@ from icefloe.workflow.model import (
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Reads signals and watermarks."""
+    """Reads signals and watermarks, and what tables say of themselves."""
 
     database: Database
+    properties: completeness.Properties
 
     def after(self, name: str, seq: int) -> list[SignalRecord]:
         with self.database.read() as connection:
@@ -296,19 +297,22 @@ def _signal(standing: Standing, armed: Armed, trigger: SignalTrigger, signals: S
 def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, signals: Signals) -> Judgement:
     table, passed = armed.watches[0].table, standing.rows[armed.name].state.get("passed")
     valid_through = signals.watermark(table)
-    if valid_through is None:
-        return Judgement(nothing(f"nobody has said yet how far {table} is complete"))
-    found = boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
+    found = [] if valid_through is None else boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
     if not found:
+        own = completeness.said(table, signals.properties)
+        if isinstance(own, completeness.Unreadable):
+            return Judgement(held(own.message, own.hint))
+        if valid_through is None:
+            return Judgement(nothing(f"nobody has said yet how far {table} is complete"))
         return Judgement(nothing(f"{table} is complete up to {_when(valid_through)}"))
-    own = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
+    named = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
     occasions = tuple(
         Occasion(
             f"{armed.name}:{time_occasions.name_of(at)}",
             {"passed": at},
             f"{table} is complete up to {_when(at)}",
             trigger.params,
-            {} if "RUN_TS" in own else {"RUN_TS": int(at * 1000)},
+            {} if "RUN_TS" in named else {"RUN_TS": int(at * 1000)},
         )
         for at in found
     )

@@ -94,6 +94,12 @@ class TableWatch:
                 return found.properties.get(name)
         return None
 
+    def has_looked_at(self, table: str) -> bool:
+        """False also while the table cannot be read: what is known of it then is not what it says now."""
+        return any(
+            question.table == table and not found.unseen.problem for question, found in list(self._answers.items())
+        )
+
     @property
     def costly(self) -> bool:
         """Whether a look at all tables is to be left to the tick: there are many, and each has to be asked for."""
