@@ -37,6 +37,7 @@ from icefloe.store import runs, workers
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.runs import OwnedStep
+from icefloe.table_names import format_identifier, parse_identifier
 
 LOG = logging.getLogger("icefloe.worker")
 POLL_SECONDS = 1.0
@@ -251,8 +252,6 @@ class Worker:
                 self.ledger.follow(self.conductor.apply(run_id, event, claimer=self.ledger.claimer()))
 
     def _canonical(self, table: str) -> str:
-        from icefloe.lake.catalog import format_identifier, parse_identifier  # PyIceberg takes a second to import
-
         return format_identifier(parse_identifier(table, catalog=self.config.catalog.name))
 
     def _compare_claims(self, rows: list[OwnedStep]) -> None:

@@ -6,21 +6,23 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icefloe.config import Config
 from icefloe.errors import NotFoundError
-from icefloe.lake import Lake
 from icefloe.service.workflows import current_user
 from icefloe.store import definitions, incidents, signals, triggers, workers
 from icefloe.store.database import Database
 from icefloe.store.incidents import IncidentRecord
 from icefloe.store.signals import SignalRecord, WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord
-from icefloe.triggers.explaining import Explanation, explain, next_fire_of
+from icefloe.triggers.next_fires import next_fire_of
 from icefloe.triggers.sources import canonical
 from icefloe.workflow import matching
 from icefloe.workflow.signal_values import checked_name, checked_params
+
+if TYPE_CHECKING:
+    from icefloe.triggers.explaining import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class Triggers:
 
     def why(self, workflow_id: str) -> Why:
         """The scheduler's own judgement of each trigger, made now."""
+        from icefloe.lake import Lake  # PyIceberg takes a second to import
+        from icefloe.triggers.explaining import explain
+
         with self._database.read() as connection:
             record = definitions.load(connection, workflow_id)
             if record is None or not record.latest_version:
