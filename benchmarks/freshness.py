@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.integration.test_live_story import Story, serving
 from tests.projects import wait_until
-from tests.spark_server import Project, fresh_namespace, shared_project
+from tests.spark_server import fresh_namespace, shared_project
 
 from icefloe.service.views import RunView
 from icefloe.spark.session import connect
@@ -70,7 +70,7 @@ def main() -> None:
     first, second, whole = [], [], []
     with shared_project() as config, tempfile.TemporaryDirectory() as folder:
         spark = connect(config)
-        story = Story(Project(config, fresh_namespace(spark)), Path(folder), seed=1)
+        story = Story(config, fresh_namespace(spark), Path(folder), seed=1)
         with serving(config):
             story.write()
             last(story, "totals", 1)

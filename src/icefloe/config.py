@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from icefloe.errors import ConfigError
 
@@ -228,7 +228,22 @@ class AlertSettings(_Section):
     default: list[str] = Field(default_factory=list)
     """Names or addresses for workflows that name none."""
     templates: dict[str, str] = Field(default_factory=dict)
-    """Event (failure, late, lag, lost_history) -> text."""
+    """Event (failure, late, lag, lost_history, watermark) -> text."""
+
+
+class ServerSettings(_Section):
+    """Where ``icefloe serve`` listens for REST, if it does, and who may come in."""
+
+    listen: str | None = None
+    """``host:port``; None: it does not listen."""
+    token: SecretStr | None = None
+    """What callers must show, as ``$ENV{NAME}``. Without it one is made and kept in ``token_file``."""
+    token_file: str = f"{HOME_NAME}/server.token"
+    certificate: str | None = None
+    key: str | None = None
+    allow_plain_http: bool = False
+    """Listen on other than loopback addresses without TLS: something in front of it takes care of that."""
+    max_body_kib: int = Field(default=256, ge=1, le=64 * 1024)
 
 
 class Config(_Section):
@@ -242,6 +257,7 @@ class Config(_Section):
     engine: Engine = Field(default_factory=Engine)
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     alerts: AlertSettings = Field(default_factory=AlertSettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
 
     @property
     def server_url(self) -> str:

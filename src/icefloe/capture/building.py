@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from icefloe.capture.completeness import Goal
 from icefloe.capture.errors import OtherOperationsError
 from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
@@ -35,6 +36,8 @@ class Wish:
     """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
     alias: str | None = None
     """A stable name for the change table of a capture with one source."""
+    completes: Goal | None = None
+    """The table whose watermark is derived."""
 
     def columns_of(self, table: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))

@@ -13,17 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from icefloe.capture import building, planning
+from sqlalchemy.engine import Connection
+
+from icefloe.capture import building, completeness, planning
 from icefloe.capture.building import Wish
 from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
 from icefloe.faults import fault
-from icefloe.lake import Lake
+from icefloe.lake import ChangeSet, Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.lake.metadata import TableMetadata
-from icefloe.store import audits, captures
+from icefloe.store import audits, captures, signals
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.database import Database
 
@@ -142,6 +144,7 @@ class Capturing:
         with self._database.write() as connection:
             consumer = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
             known = captures.checkpoints_of(connection, request.consumer)
+            complete = self._said(connection)
         planned = [
             planning.plan(
                 self._lake,
@@ -150,6 +153,7 @@ class Capturing:
                 checkpoint=known.get(self._canonical(table)),
                 start=request.start,
                 bounds=request.bounds,
+                watermark=complete.get(self._canonical(table)),
             )
             for table in request.tables
         ]
@@ -161,7 +165,7 @@ class Capturing:
             claim=request.claim,
             state="planned",
             base_version=consumer.version,
-            sources=[self._named(source).to_json() for source in planned],
+            sources=[self._named(self._aimed(source)).to_json() for source in planned],
             released=False,
             keep_seconds=request.wish.keep_seconds,
             created_at=now,
@@ -200,6 +204,7 @@ class Capturing:
         request = self._request
         planned = [Source.from_json(one) for one in record.sources]
         found = [building.find(self._lake, source, request.wish) for source in planned]
+        planned = self._completed(record, planned, found)
         if request.wish.skip_empty and not any(changes.has_changes for changes in found):
             bare = [
                 replace(source, change_table=None, at_end=None, found=found_in(one))
@@ -221,6 +226,29 @@ class Capturing:
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
         fault("capture.after_built")
         return Taken(record, adopted=False)
+
+    def _said(self, connection: Connection) -> Mapping[str, float]:
+        """How far the sources are complete. Read before their heads are: what was said before is about what will be seen."""
+        goal = self._request.wish.completes
+        if goal is None or goal.columns is not None:
+            return {}
+        tables = {self._canonical(table) for table in self._request.tables}
+        return {one.source: one.valid_through for one in signals.all_watermarks(connection) if one.source in tables}
+
+    def _aimed(self, source: Source) -> Source:
+        goal = self._request.wish.completes
+        by_sources = goal is not None and goal.columns is None
+        return replace(source, completes=goal.target if goal else None, through=source.through if by_sources else None)
+
+    def _completed(self, record: CaptureRecord, sources: list[Source], found: Sequence[ChangeSet]) -> list[Source]:
+        goal = self._request.wish.completes
+        if goal is None or goal.columns is None:
+            return sources
+        with self._database.read() as connection:
+            last = captures.last_committed(connection, record.consumer)
+        before = [Source.from_json(one) for one in last.sources] if last else []
+        known = {one.table: one.through for one in before if one.through is not None and one.completes == goal.target}
+        return completeness.by_column(goal, sources, found, before=known, now=record.created_at)
 
     def _renamed(self, record: CaptureRecord) -> CaptureRecord:
         """Take away what an earlier attempt made or may have made, and give new names, under the schema of today."""

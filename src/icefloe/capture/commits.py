@@ -1,4 +1,4 @@
-"""Moving checkpoints: all captures of a commit in one transaction, by compare-and-set."""
+"""Moving checkpoints: all captures of a commit in one transaction, by compare-and-set. Watermarks derived from them go along."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine import Connection
 
+from icefloe.capture import completeness
 from icefloe.capture.capturing import checkpoints_after
 from icefloe.capture.errors import CaptureLostError
-from icefloe.store import captures
+from icefloe.capture.sources import Source
+from icefloe.store import captures, signals
 from icefloe.store.captures import CaptureRecord
+from icefloe.store.signals import WatermarkRecord
 
 
 def commit(connection: Connection, records: Sequence[CaptureRecord], now: float) -> None:
@@ -23,3 +26,7 @@ def commit(connection: Connection, records: Sequence[CaptureRecord], now: float)
             )
         for checkpoint in checkpoints_after(record, now).values():
             captures.set_checkpoint(connection, checkpoint)
+        complete = completeness.reached([Source.from_json(one) for one in record.sources])
+        if complete is not None:
+            target, through = complete
+            signals.raise_watermark(connection, WatermarkRecord(target, through, f"capture {record.id}", now))

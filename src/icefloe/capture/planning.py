@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from icefloe.capture.completeness import said_by
 from icefloe.capture.errors import StartError
 from icefloe.capture.sources import Source
 from icefloe.lake import Checkpoint, Lake, history
@@ -29,9 +30,19 @@ class Bounds:
 
 
 def plan(
-    lake: Lake, table: str, *, ref: str, checkpoint: CheckpointRecord | None, start: str | int | None, bounds: Bounds
+    lake: Lake,
+    table: str,
+    *,
+    ref: str,
+    checkpoint: CheckpointRecord | None,
+    start: str | int | None,
+    bounds: Bounds,
+    watermark: float | None = None,
 ) -> Source:
-    """The range of one source. Nothing is read but the table's metadata file."""
+    """The range of one source. Nothing is read but the table's metadata file.
+
+    ``watermark``: how far the source was said to be complete, before this looks at its head.
+    """
     loaded = lake.table(table)
     head = history.head(loaded.metadata, ref, table=loaded.name)
     if checkpoint is not None:
@@ -43,7 +54,9 @@ def plan(
     end = history.checkpoint_at(loaded.metadata, head) if head is not None else None
     if since is not None and end is not None and bounds.any:
         end = _bounded(loaded, since, end, ref, bounds)
-    return Source(loaded.name, ref, since, end).under(loaded.metadata)
+    at_head = head == (end.snapshot_id if end is not None else None) and ref == "main"
+    through = said_by(watermark, loaded.metadata.properties) if at_head else None
+    return Source(loaded.name, ref, since, end, through=through).under(loaded.metadata)
 
 
 def starting_point(

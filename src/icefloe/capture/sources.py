@@ -31,6 +31,10 @@ class Source:
     """A table of all files at ``end``, where that is behind the schema and a branch would not do."""
     alias: str | None = None
     """A stable name that was asked for, and leads to the change table."""
+    completes: str | None = None
+    """The table whose watermark the capture derives."""
+    through: float | None = None
+    """How far this source lets it be complete; None: not known."""
 
     @property
     def has_changes(self) -> bool:
@@ -77,6 +81,8 @@ class Source:
             data.get("behind_schema", False),
             data.get("at_end"),
             data.get("alias"),
+            data.get("completes"),
+            data.get("through"),
         )
 
 

@@ -6,7 +6,7 @@ What moves something shows first what it would do; ``--yes`` with a reason does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -15,9 +15,11 @@ from rich.text import Text
 from icefloe.cli.moments import ago, clock, span
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.service.client import Client
-from icefloe.service.consumers import CaptureView
-from icefloe.service.interventions import Preview
-from icefloe.service.standings import Standing
+
+if TYPE_CHECKING:  # PyIceberg takes a second to import
+    from icefloe.service.consumers import CaptureView
+    from icefloe.service.interventions import Preview
+    from icefloe.service.standings import Standing
 
 ConsumerArgument = Annotated[str, typer.Argument(help="The consumer, as `icefloe consumers` prints it.")]
 CaptureArgument = Annotated[str, typer.Argument(help="The capture, as `icefloe captures` prints it.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -10,10 +10,11 @@ from rich.text import Text
 
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.lake import Lake
-from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
-from icefloe.service.explain import Explained, Explaining
+
+if TYPE_CHECKING:
+    from icefloe.planner.plan import Plan
+    from icefloe.service.explain import Explained
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +28,9 @@ def explain(
     output: OutputOption = Output.text,
 ) -> None:
     """Show how the next run would write its targets: the pattern, why not a cheaper one, what it reads, the SQL."""
+    from icefloe.lake import Lake  # PyIceberg and sqlglot take a second to import
+    from icefloe.service.explain import Explaining
+
     given = {}
     for item in params or ():
         name, equals, value = item.partition("=")

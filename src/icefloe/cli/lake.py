@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,9 +14,10 @@ from icefloe import config
 from icefloe.cli.lateness import Lateness, lateness_of, moment_of
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
-from icefloe.lake.metadata import TableMetadata
-from icefloe.lake.values import to_json
+
+if TYPE_CHECKING:
+    from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
+    from icefloe.lake.metadata import TableMetadata
 
 
 class OnGap(StrEnum):
@@ -54,7 +55,7 @@ def changes(
     output: OutputOption = Output.text,
 ) -> None:
     """Show what changed in a table, from its metadata alone."""
-    lake = Lake.open(config.load())
+    lake = _open()
     loaded = lake.table(table)
     wanted = _words(columns) if columns is not None else _partition_columns(loaded.metadata)
     found = lake.changes_of(
@@ -81,7 +82,7 @@ def changes(
 
 def list_change_tables(output: OutputOption = Output.text) -> None:
     """List the change tables of this catalog."""
-    found = Lake.open(config.load()).change_tables()
+    found = _open().change_tables()
     if output is Output.json:
         print_json([one.to_dict() for one in found])
         return
@@ -95,7 +96,7 @@ def drop_change_table(
     name: Annotated[str, typer.Argument(help="Its name.")], output: OutputOption = Output.text
 ) -> None:
     """Drop a change table. The source's files are not touched."""
-    dropped = Lake.open(config.load()).drop_change_table(name)
+    dropped = _open().drop_change_table(name)
     if output is Output.json:
         print_json(dropped.to_dict())
         return
@@ -107,7 +108,7 @@ def clean_change_tables(
     output: OutputOption = Output.text,
 ) -> None:
     """Delete what captures that died left behind."""
-    removed = Lake.open(config.load()).clean_change_tables(older_than_seconds=older_than * 3600)
+    removed = _open().clean_change_tables(older_than_seconds=older_than * 3600)
     if output is Output.json:
         print_json(list(removed))
         return
@@ -115,6 +116,18 @@ def clean_change_tables(
 
 
 # -- words and pictures --------------------------------------------------------------------------------------------------
+
+
+def _open() -> Lake:
+    from icefloe.lake import Lake  # PyIceberg takes a second to import
+
+    return Lake.open(config.load())
+
+
+def _plain(value: Any) -> object:
+    from icefloe.lake.values import to_json
+
+    return to_json(value)
 
 
 def show_changes(found: ChangeSet) -> None:
@@ -182,7 +195,7 @@ def _partition_value(change: PartitionChange, name: str) -> object:
     """Hours, months and years as people write them, not as Iceberg counts them."""
     shape = {"hour": "%Y-%m-%dT%H", "month": "%Y-%m", "year": "%Y"}.get(change.transforms.get(name, ""))
     moment = moment_of(change, name) if shape else None
-    return f"{moment:{shape}}" if moment else to_json(change.values[name])
+    return f"{moment:{shape}}" if moment else _plain(change.values[name])
 
 
 def _change_tables(found: Sequence[ChangeTable]) -> Table:
@@ -218,7 +231,7 @@ def _range(low: object, high: object, known: bool, empty: bool) -> str:
         return "no values"
     if low is None and high is None:
         return "unknown: a file has no bounds for it"
-    sides = [str(to_json(side)) if side is not None else "unknown" for side in (low, high)]
+    sides = [str(_plain(side)) if side is not None else "unknown" for side in (low, high)]
     return f"{sides[0]} … {sides[1]}" + ("" if known else "  (one side unknown: a file has no bound)")
 
 

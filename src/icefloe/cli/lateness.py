@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from icefloe.lake import PartitionChange
+if TYPE_CHECKING:
+    from icefloe.lake import PartitionChange
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def watermark(
     """Say how far a table is complete, or list what has been said."""
     with Client() as client:
         if table is None or valid_through is None:
-            found = [one for one in client.triggers.watermarks() if table is None or one.source == table]
+            found = client.triggers.watermarks(table)
         else:
             held, moved = client.triggers.set_watermark(table, valid_through, back=back)
             found = [held]

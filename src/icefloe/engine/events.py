@@ -175,6 +175,14 @@ class SignalsArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingInVain:
+    """What a step waits for cannot be told, and never will be: a moment that is none."""
+
+    step: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     by: str
 
@@ -222,6 +230,7 @@ Event: TypeAlias = (
     | Lost
     | HandedOver
     | SignalsArrived
+    | WaitingInVain
     | Stop
     | Kill
     | TimeOut

@@ -42,6 +42,7 @@ from icefloe.engine.events import (
     Stop,
     TimeOut,
     ToChildren,
+    WaitingInVain,
 )
 from icefloe.engine.graph import Graph
 from icefloe.engine.states import ACTIVE, PENDING, READY, RUN_MOVES, STEP_MOVES, RunStatus, StepStatus
@@ -123,10 +124,10 @@ class _Turn:
             case HandedOver(step, generation):
                 self._hand_on(self._claimed(step, generation), "handed over by its worker")
             case SignalsArrived(step):
-                state = self.steps[step]
-                if state.status is not StepStatus.WAITING_FOR_SIGNALS:
-                    raise Refused(f"step {step} is {state.status}, it waits for no signal")
+                self._waiting(step)
                 self._ready(step, "its signals have arrived")
+            case WaitingInVain(step, cause):
+                self._fail(self._waiting(step), StepStatus.FATALLY_FAILED, cause)
             case Stop(by):
                 self._wind_down(Request.STOP, Cause(f"stopped by {by}"), Stop(by))
             case TimeOut(seconds):
@@ -369,6 +370,12 @@ class _Turn:
         else:
             self._move(step, StepStatus.RUNNING, None)
         self._loop_end(step.id)
+
+    def _waiting(self, step_id: str) -> StepState:
+        state = self.steps[step_id]
+        if state.status is not StepStatus.WAITING_FOR_SIGNALS:
+            raise Refused(f"step {step_id} is {state.status}, it waits for no signal")
+        return state
 
     def _ended(self, step: StepState, outcome: Outcome, params: Mapping[str, TypedValue] | None = None) -> None:
         if params is not None:

@@ -119,7 +119,15 @@ STEP_MOVES: dict[StepStatus, frozenset[StepStatus]] = {
         {StepStatus.INITIALIZED, StepStatus.SKIPPED, StepStatus.STOPPED, StepStatus.TIMED_OUT}
     ),
     StepStatus.WAITING_FOR_SIGNALS: frozenset(
-        {StepStatus.INITIALIZED, StepStatus.PAUSED, StepStatus.SKIPPED, StepStatus.STOPPED, StepStatus.TIMED_OUT}
+        {
+            StepStatus.INITIALIZED,
+            StepStatus.PAUSED,
+            StepStatus.SKIPPED,
+            StepStatus.STOPPED,
+            StepStatus.TIMED_OUT,
+            StepStatus.FATALLY_FAILED,
+            StepStatus.COMPLETED_WITH_ERROR,
+        }
     ),
     **{
         status: (READY - {status})

@@ -21,7 +21,7 @@ from icefloe.config import Config
 from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
-from icefloe.engine.events import HandedOver, Refused, SignalsArrived, TimeOut
+from icefloe.engine.events import HandedOver, Refused, SignalsArrived, TimeOut, WaitingInVain
 from icefloe.engine.executor import Executor
 from icefloe.engine.lease import Contender, Lease
 from icefloe.engine.ledger import Ledger
@@ -30,12 +30,14 @@ from icefloe.engine.reactor import Reactor
 from icefloe.engine.supervisor import become_subreaper
 from icefloe.engine.transaction import Claimed
 from icefloe.errors import IcefloeError, UnreachableError
+from icefloe.steps.contract import Cause
 from icefloe.steps.registry import Registry, installed
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.runs import OwnedStep
+from icefloe.table_names import format_identifier, parse_identifier
 
 LOG = logging.getLogger("icefloe.worker")
 POLL_SECONDS = 1.0
@@ -230,7 +232,7 @@ class Worker:
     def _look_for_signals(self) -> None:
         """Let steps go on whose signals and watermarks have come."""
         with self.database.read() as connection:
-            there = []
+            there: list[tuple[str, SignalsArrived | WaitingInVain]] = []
             for run_id, step_id, root_id in stored_signals.waiting_steps(connection):
                 if self.serves is not None and root_id not in self.serves:
                     continue
@@ -240,16 +242,16 @@ class Worker:
                 )
                 try:
                     if signals.arrived(connection, image, evaluation, image.definition.steps[step_id], self._canonical):
-                        there.append((run_id, step_id))
+                        there.append((run_id, SignalsArrived(step_id)))
                 except IcefloeError as error:
                     LOG.warning("run %s, step %s waits for what cannot be told: %s", run_id, step_id, error)
-        for run_id, step_id in there:
+                    if error.fatal:
+                        there.append((run_id, WaitingInVain(step_id, Cause.of(error))))
+        for run_id, event in there:
             with suppress(Refused):  # another worker was quicker
-                self.ledger.follow(self.conductor.apply(run_id, SignalsArrived(step_id), claimer=self.ledger.claimer()))
+                self.ledger.follow(self.conductor.apply(run_id, event, claimer=self.ledger.claimer()))
 
     def _canonical(self, table: str) -> str:
-        from icefloe.lake.catalog import format_identifier, parse_identifier  # PyIceberg takes a second to import
-
         return format_identifier(parse_identifier(table, catalog=self.config.catalog.name))
 
     def _compare_claims(self, rows: list[OwnedStep]) -> None:

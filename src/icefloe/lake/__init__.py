@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from icefloe import config as configuration
 from icefloe.lake import history, pins
-from icefloe.lake.catalog import LoadedTable, Tables, format_identifier, parse_identifier
+from icefloe.lake.catalog import LoadedTable, Tables
 from icefloe.lake.change_table import ChangeTable, ChangeTables, Content
 from icefloe.lake.changes import ChangeSet, OnGap, find_changes
 from icefloe.lake.history import Checkpoint
@@ -21,6 +21,7 @@ from icefloe.lake.partitions import PartitionChange
 from icefloe.lake.pins import Pin, PinMode, PinReport
 from icefloe.lake.ranges import Range
 from icefloe.lake.survey import FileCounts
+from icefloe.table_names import format_identifier, parse_identifier
 
 __all__ = [
     "ChangeSet",

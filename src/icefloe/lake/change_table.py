@@ -28,7 +28,7 @@ from pyiceberg.io import FileIO
 
 from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
-from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier, parse_identifier
+from icefloe.lake.catalog import LoadedTable, Tables
 from icefloe.lake.changes import ChangeSet
 from icefloe.lake.content import ManifestSlice, manifests_of
 from icefloe.lake.errors import (
@@ -41,6 +41,7 @@ from icefloe.lake.errors import (
 )
 from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, filtered, write_list
 from icefloe.lake.metadata import TableMetadata
+from icefloe.table_names import Identifier, format_identifier, parse_identifier
 
 MARK = "icefloe.change-table"
 """The property that tells a change table from any other table."""

@@ -16,9 +16,10 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from icefloe.errors import IcefloeError, UsageError
-from icefloe.lake.catalog import Identifier, RefChange, Tables
+from icefloe.lake.catalog import RefChange, Tables
 from icefloe.lake.errors import PinRefusedError
 from icefloe.lake.metadata import TableMetadata
+from icefloe.table_names import Identifier
 
 PinMode = Literal["auto", "require", "off"]
 

@@ -16,8 +16,9 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from icefloe.errors import IcefloeError
-from icefloe.lake.catalog import Identifier, LoadedTable, Tables, format_identifier
+from icefloe.lake.catalog import LoadedTable, Tables
 from icefloe.lake.errors import TableNotFoundError
+from icefloe.table_names import Identifier, format_identifier
 
 _AT_ONCE = 500
 

@@ -6,20 +6,23 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icefloe.config import Config
 from icefloe.errors import NotFoundError
-from icefloe.lake import Lake
 from icefloe.service.workflows import current_user
 from icefloe.store import definitions, incidents, signals, triggers, workers
 from icefloe.store.database import Database
 from icefloe.store.incidents import IncidentRecord
 from icefloe.store.signals import SignalRecord, WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord
-from icefloe.triggers.explaining import Explanation, explain, next_fire_of
+from icefloe.triggers.next_fires import next_fire_of
 from icefloe.triggers.sources import canonical
 from icefloe.workflow import matching
+from icefloe.workflow.signal_values import checked_name, checked_params
+
+if TYPE_CHECKING:
+    from icefloe.triggers.explaining import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class Triggers:
 
     def why(self, workflow_id: str) -> Why:
         """The scheduler's own judgement of each trigger, made now."""
+        from icefloe.lake import Lake  # PyIceberg takes a second to import
+        from icefloe.triggers.explaining import explain
+
         with self._database.read() as connection:
             record = definitions.load(connection, workflow_id)
             if record is None or not record.latest_version:
@@ -59,14 +65,14 @@ class Triggers:
             alive = workers.living(connection)
             active = triggers.active_runs(connection, workflow_id)
             opened = incidents.open_of(connection, workflow_id)
-        found = explain(
+        found, unreadable = explain(
             self._database,
             lambda: Lake.open(self._config),
             self._config.scheduler,
             workflow_id,
             catalog=self._config.catalog.name,
         )
-        remarks = []
+        remarks = [f"{one.message}: {one.hint}" for one in unreadable]
         if not found:
             remarks.append(f"it has no triggers: people start it (icefloe run {workflow_id})")
         elif not self._alive():
@@ -87,25 +93,37 @@ class Triggers:
         """For people: a scheduler that showed up a moment ago by the clocks of both machines."""
         return any(self._clock() - one.seen_at < self.SILENT_SECONDS for one in self.schedulers())
 
-    def signal(self, name: str, params: Mapping[str, Any], *, signal_id: str | None = None) -> tuple[str, bool]:
+    def signal(
+        self, name: str, params: Mapping[str, Any], *, signal_id: str | None = None, by: str | None = None
+    ) -> tuple[str, bool]:
         """Publish a signal. The same id twice is one signal. Returns its id, and whether it is new."""
-        chosen = signal_id or f"{current_user()}-{int(self._clock() * 1000):x}-{secrets.token_hex(4)}"
+        publisher = by or current_user()
+        checked_name(name, "a signal's name")
+        values = checked_params(params)
+        if signal_id is not None:
+            chosen = checked_name(signal_id, "a signal's id")
+        else:
+            chosen = f"{publisher}-{int(self._clock() * 1000):x}-{secrets.token_hex(4)}"
         with self._database.write() as connection:
             new = signals.publish(
-                connection, signal_id=chosen, name=name, params=params, publisher=current_user(), now=self._clock()
+                connection, signal_id=chosen, name=name, params=values, publisher=publisher, now=self._clock()
             )
             self._database.announce(connection, "signal")
         return chosen, new
 
     def signals(self, name: str | None = None, most: int = 50) -> list[SignalRecord]:
         """Newest first."""
+        if name is not None:
+            checked_name(name, "a signal's name")
         with self._database.read() as connection:
             return signals.newest(connection, name, most)
 
-    def set_watermark(self, table: str, valid_through: str, *, back: bool = False) -> tuple[WatermarkRecord, bool]:
+    def set_watermark(
+        self, table: str, valid_through: str | int, *, back: bool = False, by: str | None = None
+    ) -> tuple[WatermarkRecord, bool]:
         """Say how far a table is complete. Goes forward only, unless ``back``. Returns what holds, and whether it moved."""
         source = canonical(table, self._config.catalog.name)
-        record = WatermarkRecord(source, matching.moment(valid_through), current_user(), self._clock())
+        record = WatermarkRecord(source, matching.moment(valid_through), by or current_user(), self._clock())
         with self._database.write() as connection:
             moved = signals.raise_watermark(connection, record, back=back)
             held = signals.watermark(connection, source)
@@ -113,9 +131,11 @@ class Triggers:
         assert held is not None
         return held, moved
 
-    def watermarks(self) -> list[WatermarkRecord]:
+    def watermarks(self, table: str | None = None) -> list[WatermarkRecord]:
+        """All of them, or one table's."""
+        source = None if table is None else canonical(table, self._config.catalog.name)
         with self._database.read() as connection:
-            return signals.all_watermarks(connection)
+            return [one for one in signals.all_watermarks(connection) if source in (None, one.source)]
 
     def incidents(self, workflow_id: str | None = None, most: int = 50) -> list[IncidentRecord]:
         """Newest first, those that are over too."""

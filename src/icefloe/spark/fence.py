@@ -27,12 +27,13 @@ from typing import Any, Protocol
 from icefloe.errors import ConflictError, UsageError
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
-from icefloe.lake.catalog import LoadedTable, RefChange, format_identifier, split_name
+from icefloe.lake.catalog import LoadedTable, RefChange
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import Snapshot
 from icefloe.spark import marks
 from icefloe.spark.marks import CREATED, MARK, PROPERTY, STATEMENT, Mark
 from icefloe.spark.targets import Effect, Write
+from icefloe.table_names import format_identifier, split_name
 
 WAP_BRANCH = "spark.wap.branch"
 ROUNDS = 5

@@ -7,13 +7,13 @@ repeated as the same micro-batch.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import ClassVar
 
-from icefloe.capture import commits, published, release
+from icefloe.capture import commits, completeness, published, release
 from icefloe.capture.building import Wish
 from icefloe.capture.capturing import Busy, Capturing, Request, Taken
 from icefloe.capture.errors import CaptureLostError, StartError
@@ -22,6 +22,7 @@ from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
+from icefloe.steps.completing import definition_of, goal_of, write_targets
 from icefloe.steps.contract import (
     Cause,
     Done,
@@ -34,14 +35,10 @@ from icefloe.steps.contract import (
     Waiting,
     builtin,
 )
-from icefloe.store import definitions, runs
+from icefloe.store import runs
 from icefloe.workflow.consumers import consumer_name
-from icefloe.workflow.graph import Graph
-from icefloe.workflow.model import TypedStep, Workflow, containers, walk
-from icefloe.workflow.resolution import resolve_settings
 from icefloe.workflow.scope import Scope
 from icefloe.workflow.step_types import IpCaptureSettings, StepType
-from icefloe.workflow.versions import WorkflowVersion
 
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT")
 _WAIT_SECONDS = 1.0
@@ -85,7 +82,9 @@ class IpCaptureStep(StepRuntime):
             ref=settings.ref,
             start=settings.start,
             bounds=bounds_of(settings),
-            wish=wish_of(settings, lake, tables, ranges, context.config),
+            wish=_completing(
+                wish_of(settings, lake, tables, ranges, context.config), goal_of(context, settings, lake, tables)
+            ),
         )
         taken = Capturing(
             lake,
@@ -136,6 +135,16 @@ def wish_of(
     )
 
 
+def _completing(wish: Wish, goal: completeness.Goal | None) -> Wish:
+    """The wish with a watermark to derive: its column's range has to be found too."""
+    if goal is None or goal.columns is None:
+        return replace(wish, completes=goal)
+    asked = dict(wish.columns)
+    for table, column in goal.columns.items():
+        asked[table] = (*asked.get(table, ()), column)
+    return replace(wish, completes=goal, columns=asked)
+
+
 def _has_ended(context: StepContext, run_id: str) -> bool:
     with context.database.read() as connection:
         run = runs.load(connection, run_id)
@@ -144,12 +153,9 @@ def _has_ended(context: StepContext, run_id: str) -> bool:
 
 def _refuse_filled_targets(context: StepContext, lake: Lake) -> None:
     """A target with rows and a consumer that has read nothing: whether the rows are in there already, only people know."""
-    with context.database.read() as connection:
-        version = definitions.version(connection, context.workflow_id, context.version)
-    assert version is not None, "a run's version is never deleted"
-    workflow = WorkflowVersion.from_dict(json.loads(version.definition)).workflow
+    workflow = definition_of(context)
     scope = Scope(params={name: item.value for name, item in context.params.items()})
-    for target in _write_targets(workflow, context.key.step_id, scope):
+    for target in write_targets(workflow, context.key.step_id, scope):
         try:
             table = lake.table(target)
         except TableNotFoundError:
@@ -162,20 +168,6 @@ def _refuse_filled_targets(context: StepContext, lake: Lake) -> None:
                 where=f"run {context.key.run_id}, step {context.key.step_id}",
                 hint="say where to begin, in ip_capture: start: earliest (everything, again), latest (only what comes), a snapshot id or a time",
             )
-
-
-def _write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[str]:
-    """The ``write:`` tables of the Spark steps behind a capture, as far as their names are known before it."""
-    container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
-    behind = Graph.of(container).descendants(capture)
-    for path, step in walk(container):
-        if path[0] not in behind or not isinstance(step, TypedStep) or step.type != "Spark":
-            continue
-        write = step.settings.get("write")
-        table = write.get("table") if isinstance(write, Mapping) else None
-        if isinstance(table, str):
-            with suppress(IcefloeError):  # it is named by something that is known later only
-                yield str(resolve_settings({"table": table}, scope)["table"])
 
 
 def _alias(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> str | None:
@@ -235,3 +227,10 @@ def _tell(context: StepContext, taken: Taken) -> None:
         )
         if found.get("skipped_operations"):
             context.log(f"{source.table}: ignored operations {found['skipped_operations']}")
+    complete = completeness.reached(taken.sources)
+    if complete is not None:
+        until = datetime.fromtimestamp(complete[1], UTC).isoformat(sep=" ", timespec="seconds")
+        context.log(f"with the commit {complete[0]} is complete up to {until} at least")
+    for source in taken.sources:
+        if source.completes is not None and source.through is None:
+            context.log(f"the watermark of {source.completes} stays: how far {source.table} is complete is not known")

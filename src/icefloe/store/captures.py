@@ -143,6 +143,14 @@ def recent_captures(connection: Connection, *, consumer_name: str | None, most: 
     return [_capture(row) for row in connection.execute(query)]
 
 
+def last_committed(connection: Connection, consumer_name: str) -> CaptureRecord | None:
+    query = sa.select(captures).where(captures.c.consumer == consumer_name, captures.c.state == "committed")
+    row = connection.execute(
+        query.order_by(captures.c.ended_at.desc(), captures.c.base_version.desc()).limit(1)
+    ).first()
+    return None if row is None else _capture(row)
+
+
 def unreleased(connection: Connection) -> list[CaptureRecord]:
     """Ended captures whose pins and change tables are still there."""
     query = sa.select(captures).where(captures.c.released == 0, captures.c.state.not_in(OPEN_STATES))

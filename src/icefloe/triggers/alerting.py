@@ -8,12 +8,12 @@ from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.store import incidents as stored
 from icefloe.store.database import Database
 from icefloe.store.incidents import IncidentRecord
-from icefloe.triggers import incidents, messages
+from icefloe.triggers import completeness, incidents, messages
 from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.judging import Answers
 from icefloe.triggers.messages import Messenger
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
+from icefloe.triggers.table_watch import TableWatch
 from icefloe.triggers.unseen import Unseen
 
 
@@ -44,16 +44,19 @@ class Alerting:
         for record in found:
             self._open.setdefault(record.workflow_id, []).append(record)
 
-    def look(self, standing: Standing, answer: Answers, now: float) -> float | None:
+    def look(self, standing: Standing, tables: TableWatch, now: float) -> float | None:
         """Returns when it is worth another look, on the wall clock."""
         workflow, workflow_id = standing.plan.workflow, standing.record.id
         reading = standing.plan.reading
-        sights = standing.sights(reading, answer) if reading is not None else []
+        sights = standing.sights(reading, tables.answer) if reading is not None else []
         oldest = self._oldest(standing, sights or [])
         idle = self._idle(standing)
-        wrong = incidents.troubles(standing, sights, oldest, idle) if standing.record.active else []
+        awaited = standing.plan.completeness
+        unreadable = completeness.unreadable(awaited, tables.table_property)
+        wrong = incidents.troubles(standing, sights, oldest, idle, unreadable) if standing.record.active else []
+        unseen = {table for table in awaited if not tables.has_looked_at(table)}
         blind = sights is None or any(one.problem for _, one in sights)
-        fresh, over = incidents.changes(wrong, self._open.get(workflow_id, ()), blind=blind)
+        fresh, over = incidents.changes(wrong, self._open.get(workflow_id, ()), blind=blind, unseen=unseen)
         if fresh or over:
             with self._database.write() as connection:
                 for trouble in fresh:

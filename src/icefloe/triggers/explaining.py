@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icefloe.config import SchedulerSettings
-from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
 from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import judging, standings, time_occasions
+from icefloe.triggers import completeness, judging, standings
 from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.plans import Armed, text_of
+from icefloe.triggers.completeness import Unreadable
+from icefloe.triggers.next_fires import next_fires
+from icefloe.triggers.plans import text_of
 from icefloe.triggers.standings import Standing
-from icefloe.triggers.table_watch import TableWatch
+from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.verdicts import Verdict
-from icefloe.workflow.model import CronTrigger, IntervalTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,18 @@ def explain(
     *,
     catalog: str,
     clock: Clock | None = None,
-) -> list[Explanation]:
-    """Reads the state database and the tables the workflow's triggers watch. Changes nothing."""
+) -> tuple[list[Explanation], list[Unreadable]]:
+    """Reads the state database and the tables the workflow's triggers and steps wait for. Changes nothing.
+
+    The second list: tables whose watermarks it waits for, and whose own word on them is none.
+    """
     clock = clock or Clock()
     standing = _standing(database, workflow_id, catalog)
     if standing is None:
-        return []
+        return [], []
     tables = TableWatch(open_lake, tick=settings.tick_seconds)
-    tables.ask(question for armed in standing.plan.triggers for question in standing.questions(armed))
+    asked = {question for armed in standing.plan.triggers for question in standing.questions(armed)}
+    tables.ask(asked | {Question(table, "main", None, ("append",)) for table in standing.plan.completeness})
     tables.look()
 
     def lineage(run_ids: Any) -> dict[str, dict[str, int]]:
@@ -76,7 +80,7 @@ def explain(
             sightings=Sightings(clock),
             answer=tables.answer,
             lineage=lineage,
-            signals=judging.Signals(database),
+            signals=judging.Signals(database, tables.table_property),
         )
         verdict = judgement.verdict
         if tables.trouble is not None and armed.watches:
@@ -88,33 +92,11 @@ def explain(
                 text_of(armed.trigger),
                 verdict,
                 row.last_run if row else None,
-                tuple(next_fires(standing, armed, clock.wall(), 3)),
+                tuple(next_fires(standing.record, armed, standing.rows, clock.wall(), 3)),
                 row.state.get("problem") if row else None,
             )
         )
-    return found
-
-
-def next_fires(standing: Standing, armed: Armed, now: float, most: int) -> list[float]:
-    """Empty for triggers that time does not start, and for workflows that nothing starts."""
-    if not isinstance(armed.trigger, CronTrigger | IntervalTrigger):
-        return []
-    if armed.name not in standing.rows or standing.record.paused or not standing.record.active:
-        return []
-    times, _ = judging.times_of(standing, armed)
-    return time_occasions.upcoming(times, max(now, float(standing.rows[armed.name].state["at"])), most)
-
-
-def next_fire_of(database: Database, workflow_id: str, *, catalog: str, now: float) -> float | None:
-    """The soonest of a workflow's next fires."""
-    try:
-        standing = _standing(database, workflow_id, catalog)
-    except IcefloeError:
-        return None
-    if standing is None:
-        return None
-    fires = [fire for armed in standing.plan.triggers for fire in next_fires(standing, armed, now, 1)]
-    return min(fires, default=None)
+    return found, completeness.unreadable(standing.plan.completeness, tables.table_property)
 
 
 def _standing(database: Database, workflow_id: str, catalog: str) -> Standing | None:

@@ -1,4 +1,4 @@
-"""What is wrong with a workflow right now: failed runs, lateness, lag, lost history. Pure.
+"""What is wrong with a workflow right now: failed runs, lateness, lag, lost history, watermarks that are none. Pure.
 
 An incident has a kind and a subject, and goes on as long as its condition holds: a tenth failed run in a row is the same
 incident as the first. It is over when the condition is, which is said once as well.
@@ -6,10 +6,11 @@ incident as the first. It is over when the condition is, which is said once as w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from icefloe.store.incidents import IncidentRecord
+from icefloe.triggers.completeness import Unreadable
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.unseen import Unseen
@@ -27,10 +28,14 @@ class Trouble:
 
 
 def troubles(
-    standing: Standing, sights: Sequence[tuple[Watched, Unseen]] | None, oldest: Mapping[str, float], idle: float | None
+    standing: Standing,
+    sights: Sequence[tuple[Watched, Unseen]] | None,
+    oldest: Mapping[str, float],
+    idle: float | None,
+    unreadable: Sequence[Unreadable] = (),
 ) -> list[Trouble]:
     """``sights``: what is unseen of its sources (None: not known now). ``oldest``: by table, how long something has been
-    unseen. ``idle``: seconds since its last good run ended, or since it was pushed."""
+    unseen. ``idle``: seconds since its last good run ended, or since it was pushed. ``unreadable``: tables it waits for."""
     workflow = standing.plan.workflow
     found = []
     last = standing.ended[0] if standing.ended else None
@@ -41,6 +46,7 @@ def troubles(
     for watched, one in sights or ():
         if one.lost is not None and watched.on_gap == "fail":
             found.append(Trouble(AlertEvent.LOST_HISTORY, one.table, f"{one.table}: {one.lost}"))
+    found += [Trouble(AlertEvent.WATERMARK, one.table, one.message) for one in unreadable]
     goal = workflow.freshness
     if goal is not None:
         reads = standing.plan.reading is not None
@@ -77,16 +83,19 @@ def _lag(most: MaxLag, sights: Sequence[tuple[Watched, Unseen]], oldest: Mapping
 
 
 def changes(
-    now_wrong: Sequence[Trouble], opened: Sequence[IncidentRecord], *, blind: bool
+    now_wrong: Sequence[Trouble], opened: Sequence[IncidentRecord], *, blind: bool, unseen: Collection[str] = ()
 ) -> tuple[list[Trouble], list[IncidentRecord]]:
-    """Incidents to open, and incidents that are over. ``blind``: sources cannot be looked at, so nothing about them is over."""
+    """Incidents to open, and incidents that are over. ``blind``: sources cannot be looked at, so nothing about them is over.
+    ``unseen``: tables that it waits for and that cannot be looked at."""
     wrong = {(trouble.kind.value, trouble.subject) for trouble in now_wrong}
     known = {(incident.kind, incident.subject) for incident in opened}
     about_sources = {AlertEvent.LATE.value, AlertEvent.LAG.value, AlertEvent.LOST_HISTORY.value}
     over = [
         incident
         for incident in opened
-        if (incident.kind, incident.subject) not in wrong and not (blind and incident.kind in about_sources)
+        if (incident.kind, incident.subject) not in wrong
+        and not (blind and incident.kind in about_sources)
+        and not (incident.kind == AlertEvent.WATERMARK.value and incident.subject in unseen)
     ]
     return [trouble for trouble in now_wrong if (trouble.kind.value, trouble.subject) not in known], over
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -14,12 +13,13 @@ from icefloe.config import SchedulerSettings
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.signals import SignalRecord
-from icefloe.triggers import incremental, time_occasions
+from icefloe.triggers import completeness, incremental, time_occasions
 from icefloe.triggers.clocks import Sightings
 from icefloe.triggers.failures import Patience
-from icefloe.triggers.fire_times import FireTimes, fire_times
+from icefloe.triggers.fire_times import FireTimes
 from icefloe.triggers.firing import Occasion
 from icefloe.triggers.incremental import Ages, Situation
+from icefloe.triggers.next_fires import times_of
 from icefloe.triggers.plans import Armed
 from icefloe.triggers.signals import boundaries, boundary, look
 from icefloe.triggers.sources import Watched
@@ -41,9 +41,10 @@ from icefloe.workflow.model import (
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Reads signals and watermarks."""
+    """Reads signals and watermarks, and what tables say of themselves."""
 
     database: Database
+    properties: completeness.Properties
 
     def after(self, name: str, seq: int) -> list[SignalRecord]:
         with self.database.read() as connection:
@@ -123,25 +124,17 @@ def first_state(connection: Connection, armed: Armed, since: float) -> dict[str,
 # -- time --------------------------------------------------------------------------------------------------------------------
 
 
-def times_of(standing: Standing, armed: Armed) -> tuple[FireTimes, Delay]:
+def _times_of(standing: Standing, armed: Armed) -> tuple[FireTimes, Delay]:
     trigger = armed.trigger
     assert isinstance(trigger, CronTrigger | IntervalTrigger)
-    what = (trigger.cron, trigger.timezone) if isinstance(trigger, CronTrigger) else (trigger.every, None)
-    times = _times(*what, trigger.start, trigger.end, standing.rows[armed.name].since)
+    times = times_of(trigger, standing.rows[armed.name].since)
     return times, Delay(f"{standing.record.id}/{armed.name}", trigger.fuzzy_max_delay)
-
-
-@lru_cache(maxsize=4096)
-def _times(what: str | float, zone: str | None, start: str | None, end: str | None, since: float) -> FireTimes:
-    if isinstance(what, str):
-        return fire_times(CronTrigger(cron=what, timezone=zone or "UTC", start=start, end=end), since)
-    return fire_times(IntervalTrigger(every=what, start=start, end=end), since)
 
 
 def _time(
     standing: Standing, armed: Armed, trigger: CronTrigger | IntervalTrigger, now: float, settings: SchedulerSettings
 ) -> Judgement:
-    times, delay = times_of(standing, armed)
+    times, delay = _times_of(standing, armed)
     cursor = float(standing.rows[armed.name].state["at"])
     found = time_occasions.due(times, cursor, now, catch_up=trigger.catch_up, grace=settings.grace_seconds, delay=delay)
     if found is None:
@@ -296,19 +289,22 @@ def _signal(standing: Standing, armed: Armed, trigger: SignalTrigger, signals: S
 def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, signals: Signals) -> Judgement:
     table, passed = armed.watches[0].table, standing.rows[armed.name].state.get("passed")
     valid_through = signals.watermark(table)
-    if valid_through is None:
-        return Judgement(nothing(f"nobody has said yet how far {table} is complete"))
-    found = boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
+    found = [] if valid_through is None else boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
     if not found:
+        own = completeness.said(table, signals.properties)
+        if isinstance(own, completeness.Unreadable):
+            return Judgement(held(own.message, own.hint))
+        if valid_through is None:
+            return Judgement(nothing(f"nobody has said yet how far {table} is complete"))
         return Judgement(nothing(f"{table} is complete up to {_when(valid_through)}"))
-    own = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
+    named = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
     occasions = tuple(
         Occasion(
             f"{armed.name}:{time_occasions.name_of(at)}",
             {"passed": at},
             f"{table} is complete up to {_when(at)}",
             trigger.params,
-            {} if "RUN_TS" in own else {"RUN_TS": int(at * 1000)},
+            {} if "RUN_TS" in named else {"RUN_TS": int(at * 1000)},
         )
         for at in found
     )

@@ -30,6 +30,7 @@ _TITLES = {
     AlertEvent.LATE.value: "is late",
     AlertEvent.LAG.value: "lags behind",
     AlertEvent.LOST_HISTORY.value: "has lost its place in a source",
+    AlertEvent.WATERMARK.value: "waits for a watermark that cannot be read",
 }
 
 Send = Callable[[str, str, str], bool]

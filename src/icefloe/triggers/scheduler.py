@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.engine import Connection
 
 from icefloe.capture.advancing import advance
+from icefloe.capture.completeness import VALID_THROUGH
 from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
@@ -31,7 +32,7 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
-from icefloe.triggers import judging, standings
+from icefloe.triggers import completeness, judging, standings
 from icefloe.triggers.alerting import Alerting
 from icefloe.triggers.circles import Definition, targets_of
 from icefloe.triggers.clocks import Clock, Sightings
@@ -43,14 +44,12 @@ from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
-from icefloe.workflow.matching import moment
 from icefloe.workflow.model import Workflow
 
 LOG = logging.getLogger("icefloe.scheduler")
 HINT_SECONDS = 0.1
 SHOW_SECONDS = 5.0
 ARMED_AT_ONCE = 100
-VALID_THROUGH = "icefloe.valid-through"
 _SIGNALS = {"signal", "watermark"}
 
 
@@ -106,7 +105,7 @@ class Scheduler:
         self._alerting = Alerting(
             database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
         )
-        self._signals = judging.Signals(database)
+        self._signals = judging.Signals(database, self.tables.table_property)
         self._last_signal = -1
         self._watermarks: list[WatermarkRecord] = []
 
@@ -258,15 +257,8 @@ class Scheduler:
         known = {held.source: held.valid_through for held in self._watermarks}
         tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
         for table in sorted(tables):
-            text = self.tables.table_property(table, VALID_THROUGH)
-            if text is None:
-                continue
-            try:
-                through = moment(text)
-            except IcefloeError as error:
-                LOG.warning("%s: the property %s: %s", table, VALID_THROUGH, error)
-                continue
-            if through > known.get(table, float("-inf")):
+            through = completeness.said(table, self.tables.table_property)
+            if isinstance(through, float) and through > known.get(table, float("-inf")):
                 with self._database.write() as connection:
                     record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())
                     signals.raise_watermark(connection, record)
@@ -289,7 +281,7 @@ class Scheduler:
         standing = entry.standing
         if standing is None:
             return
-        again = self._alerting.look(standing, self.tables.answer, now)
+        again = self._alerting.look(standing, self.tables, now)
         if again is not None:
             entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:
@@ -406,7 +398,7 @@ class Scheduler:
 
 
 def _watches(plan: Plan) -> bool:
-    return plan.reading is not None or any(armed.watches for armed in plan.triggers)
+    return plan.reading is not None or bool(plan.completeness) or any(armed.watches for armed in plan.triggers)
 
 
 def _consumers(plan: Plan) -> set[str | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from icefloe.errors import IcefloeError, UsageError
-from icefloe.lake.catalog import format_identifier, parse_identifier
+from icefloe.table_names import format_identifier, parse_identifier
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.default_params import DEFAULTS
 from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow

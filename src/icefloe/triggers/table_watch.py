@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 
 from icefloe.errors import IcefloeError
 from icefloe.lake import Checkpoint, Lake
-from icefloe.lake.catalog import Identifier, LoadedTable, parse_identifier
+from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.changes import OPERATIONS
 from icefloe.lake.errors import HistoryLostError
 from icefloe.lake.partitions import PartitionChange
 from icefloe.lake.polling import Polling
+from icefloe.table_names import Identifier, parse_identifier
 from icefloe.triggers.unseen import Unseen, unseen
 
 _LONGEST_PAUSE = 60.0
@@ -93,6 +94,12 @@ class TableWatch:
             if question.table == table:
                 return found.properties.get(name)
         return None
+
+    def has_looked_at(self, table: str) -> bool:
+        """False also while the table cannot be read: what is known of it then is not what it says now."""
+        return any(
+            question.table == table and not found.unseen.problem for question, found in list(self._answers.items())
+        )
 
     @property
     def costly(self) -> bool:

@@ -40,7 +40,7 @@ from icefloe.workflow.settings import check
 from icefloe.workflow.step_types import BUILTIN, StepTypes
 from icefloe.workflow.validation import validate
 from icefloe.workflow.values import Mismatch, ParamType, clip
-from icefloe.workflow.yaml_triggers import is_zone
+from icefloe.workflow.zone_names import is_zone
 
 Duration: TypeAlias = str | float
 Literals: TypeAlias = "str | int | float | bool | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, Any]"

@@ -55,12 +55,12 @@ class MomentError(UsageError):
 def moment(value: object) -> float:
     """Seconds since the epoch of ``2026-03-01``, ``2026-03-01T06:00:00+01:00``, ``20260301`` or milliseconds. Without an
     offset it is UTC."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:  # not NaN either
         value = str(int(value))
     text = str(value).strip()
-    if re.fullmatch(r"\d{8}", text):
+    if re.fullmatch(r"\d{8}", text, re.ASCII):
         text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
-    elif re.fullmatch(r"\d{12,14}", text):
+    elif re.fullmatch(r"\d{12,14}", text, re.ASCII):
         return int(text) / 1000
     try:
         found = datetime.fromisoformat(text)

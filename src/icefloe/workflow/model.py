@@ -306,6 +306,7 @@ class AlertEvent(StrEnum):
     LATE = "late"
     LAG = "lag"
     LOST_HISTORY = "lost_history"
+    WATERMARK = "watermark"
 
 
 @dataclass(frozen=True, slots=True)

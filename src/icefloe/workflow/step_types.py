@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from icefloe.errors import UsageError
 from icefloe.workflow import durations
 from icefloe.workflow.reserved import fold
+from icefloe.workflow.zone_names import is_zone
 
 
 def _as_list(value: Any) -> Any:
@@ -40,6 +41,12 @@ def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
+def _zone(value: str) -> str:
+    if "$" not in value and not is_zone(value):
+        raise ValueError("must be a time zone such as UTC or Europe/Berlin")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_not_blank)]
 Texts = Annotated[list[Text], BeforeValidator(_as_list)]
 Seconds = Annotated[float, BeforeValidator(durations.parse), PlainSerializer(durations.text)]
@@ -50,6 +57,23 @@ class Settings(BaseModel):
     """Base of all settings: unknown keys are errors, values are never converted silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class CompletenessSettings(Settings):
+    """Whose watermark moves with the commit, and what it is derived from."""
+
+    table: Text | None = Field(default=None, description="default: what the steps behind the capture write")
+    column: Text | dict[str, Text] | None = Field(
+        default=None, description="a date or time column of the source; without it the sources' own watermarks count"
+    )
+    lateness: Seconds | None = Field(default=None, description="rows may come so late; taken off the column's maximum")
+    timezone: Annotated[Text, AfterValidator(_zone)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> CompletenessSettings:
+        if self.column is None and (self.lateness is not None or self.timezone is not None):
+            raise ValueError("lateness and timezone belong to a column, and none is named")
+        return self
 
 
 class IpCaptureSettings(Settings):
@@ -78,6 +102,9 @@ class IpCaptureSettings(Settings):
     max_files: int | None = Field(default=None, ge=1)
     max_rows: int | None = Field(default=None, ge=1)
     max_bytes: int | None = Field(default=None, ge=1)
+    watermark: CompletenessSettings | None = Field(
+        default=None, description="how far a target is complete, said with the commit"
+    )
 
 
 class IpCommitSettings(Settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from icefloe.workflow.coverage import check_captures
 from icefloe.workflow.expressions import ExpressionError, check, evaluate_condition
 from icefloe.workflow.graph import Graph
+from icefloe.workflow.matching import MomentError, moment
 from icefloe.workflow.model import (
     Container,
     IncrementalTrigger,
@@ -29,6 +30,7 @@ def validate(workflow: Workflow, findings: Findings, places: Places) -> None:
     for container in containers(workflow):
         _check_graph(container, findings, places)
     _check_triggers(workflow, findings, places)
+    _check_watermarks(workflow, findings, places)
     check_captures(workflow, findings, places)
     check_references(workflow, findings, places)
 
@@ -48,6 +50,19 @@ def _check_ids(workflow: Workflow, findings: Findings, places: Places) -> None:
             findings.error("step.nesting", f"foreach blocks may be nested {MAX_NESTING} deep", places.step(step.id))
     if not workflow.steps:
         findings.error("workflow.empty", "the workflow has no steps", places.workflow, "add jobs:")
+
+
+def _check_watermarks(workflow: Workflow, findings: Findings, places: Places) -> None:
+    """A moment that is none is never reached: the step would wait for ever."""
+    for _, step in walk(workflow):
+        for dependency in step.watermark_dependencies:
+            value = dependency.reached.value
+            if dependency.reached.expression is not None or (isinstance(value, str) and "$" in value):
+                continue
+            try:
+                moment(value)
+            except MomentError as error:
+                findings.error("watermark.moment", f"reached: {error.message}", places.step(step.id), error.hint)
 
 
 def _check_graph(container: Container, findings: Findings, places: Places) -> None:

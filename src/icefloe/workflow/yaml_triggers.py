@@ -9,11 +9,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from icefloe.workflow import cron
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode, describe, to_json
@@ -35,6 +33,7 @@ from icefloe.workflow.problems import Findings, suggestion
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.values import clip
 from icefloe.workflow.yaml_signals import read_match
+from icefloe.workflow.zone_names import is_zone
 
 OPERATIONS = ("append", "overwrite", "delete")
 
@@ -130,16 +129,6 @@ def _cron(fields: Fields) -> Trigger | None:
         )
         return None
     return CronTrigger(cron=expression.strip(), timezone=zone, **_schedule(fields))
-
-
-def is_zone(name: str) -> bool:
-    if not re.fullmatch(r"[A-Za-z0-9_+\-/]{1,64}", name) or name.startswith("/"):
-        return False
-    try:
-        ZoneInfo(name)
-    except Exception:  # a folder of the zone database, a broken file: none of them is a zone
-        return False
-    return True
 
 
 def _schedule(fields: Fields) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -206,3 +208,93 @@ def test_a_watermark_starts_a_run_for_each_boundary_that_it_passes(stage: Stage)
 def test_a_moment_that_is_none_is_refused(stage: Stage, text: str) -> None:
     with pytest.raises(MomentError):
         triggers(stage).set_watermark("db.events", text)
+
+
+def set_property(stage: Stage, text: str) -> None:
+    with stage.catalog.load_table("db.events").transaction() as change:
+        change.set_properties({"icefloe.valid-through": text})
+
+
+@pytest.mark.parametrize(
+    "waiter",
+    [
+        "Trigger: {watermark: {table: db.events, every: 1d}}\nWorkflow: {id: waiter, jobs: [{job: {id: one, type: NoOp}}]}",
+        "Workflow: {id: waiter, jobs: [{job: {id: one, type: NoOp, watermark_dependencies: [{table: db.events, reached: 20260301}]}}]}",
+    ],
+    ids=["trigger", "step"],
+)
+def test_a_table_that_says_nonsense_of_itself_is_an_incident_until_it_is_mended(stage: Stage, waiter: str) -> None:
+    stage.create("db.events")
+    stage.project.push(waiter)
+    stage.look()
+    publish = triggers(stage)
+    assert publish.incidents() == []
+    set_property(stage, "when it is ready")
+    stage.look()
+    (incident,) = publish.incidents("waiter")
+    assert (incident.kind, incident.subject, incident.closed_at) == ("watermark", "db.events", None)
+    assert "'when it is ready' is no moment" in incident.message
+    found = publish.why("waiter")
+    assert "'when it is ready' is no moment" in found.remarks[0]
+    assert "ALTER TABLE db.events SET TBLPROPERTIES" in found.remarks[0]
+    assert found.incidents == (incident,)
+    assert all(one.verdict.kind.value == "held" and one.verdict.hint for one in found.triggers)
+    set_property(stage, "2026-03-02")
+    stage.look()
+    stage.look()
+    (incident,) = publish.incidents("waiter")
+    assert incident.closed_at is not None
+    assert publish.watermarks("db.events")[0].valid_through == moment("2026-03-02")
+    if found.triggers:
+        assert len(stage.runs("waiter")) == 1, "it starts for what the table says now"
+
+
+def test_a_table_that_cannot_be_looked_at_ends_no_incident(stage: Stage) -> None:
+    stage.create("db.events")
+    stage.project.push(
+        "Trigger: {watermark: {table: db.events}}\nWorkflow: {id: waiter, jobs: [{job: {id: one, type: NoOp}}]}"
+    )
+    set_property(stage, "soon")
+    stage.look()
+    location = stage.catalog.load_table("db.events").metadata_location
+    stage.catalog.drop_table("db.events")
+    stage.look()
+    assert [one.closed_at for one in triggers(stage).incidents("waiter")] == [None]
+    stage.catalog.register_table("db.events", location)
+    set_property(stage, "20260301")
+    stage.look()
+    assert None not in [one.closed_at for one in triggers(stage).incidents("waiter")]
+
+
+@pytest.mark.parametrize("mode", ["FAIL_AFTER_RUNNING", "IGNORE_FAILURE"])
+def test_a_step_that_waits_for_a_moment_that_is_none_fails_instead_of_waiting_for_ever(stage: Stage, mode: str) -> None:
+    stage.project.push(
+        f"""
+        Workflow:
+          id: waiter
+          DAY: soon
+          jobs:
+            - job: {{id: hold, type: NoOp, failure_mode: {mode}, watermark_dependencies: [{{table: db.events, reached: "${{DAY}}"}}]}}
+            - job: {{id: after, type: NoOp}}
+          dag: sequential
+        """
+    )
+    run = stage.project.execute("waiter")
+    assert run.status == ("FAILED" if mode == "FAIL_AFTER_RUNNING" else "SUCCEEDED")
+    hold = run.steps[0]
+    assert hold.status == ("FATALLY_FAILED" if mode == "FAIL_AFTER_RUNNING" else "COMPLETED_WITH_ERROR")
+    assert "'soon' is no moment" in f"{hold.cause}"
+    assert stage.project.execute("waiter", DAY="nonsense").steps[0].status != "WAITING_FOR_SIGNALS"
+
+
+def test_random_words_on_a_tables_completeness_never_move_it_back(stage: Stage) -> None:
+    chance = random.Random(7)
+    publish = triggers(stage)
+    highest = float("-inf")
+    for _ in range(60):
+        at = float(chance.randint(-(10**9), 4 * 10**9))
+        text = datetime.fromtimestamp(at, UTC).isoformat()
+        held, moved = publish.set_watermark("db.events", text)
+        assert moved == (at > highest)
+        highest = max(highest, at)
+        assert held.valid_through == highest

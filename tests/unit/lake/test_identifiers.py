@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.errors import UsageError
-from icefloe.lake.catalog import format_identifier, parse_identifier
 from icefloe.lake.change_table import begun_at, unique_name
+from icefloe.table_names import format_identifier, parse_identifier
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1)
 

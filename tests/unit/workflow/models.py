@@ -74,6 +74,14 @@ retries = st.builds(
     backoff=st.builds(model.Backoff, initial=seconds, factor=st.floats(1, 10), maximum=seconds),
 )
 operators = st.sampled_from(list(model.MatchOperator))
+moments = st.sampled_from(
+    [
+        Param("reached", ParamType.LONG, value=20260301),
+        Param("reached", ParamType.STRING, value="2026-03-01T06:00:00Z"),
+        Param("reached", ParamType.STRING, value="${RUN_DATE}"),
+        Param("reached", ParamType.STRING, expression="'a' + 1"),
+    ]
+)
 
 
 @st.composite
@@ -86,7 +94,7 @@ def matches(draw: st.DrawFn) -> tuple[model.SignalMatch, ...]:
 
 @st.composite
 def bases(draw: st.DrawFn, step_id: str) -> dict[str, Any]:
-    reached = draw(params("reached", 0, mode=False))
+    reached = draw(moments)
     return {
         "id": step_id,
         "name": draw(st.none() | texts),

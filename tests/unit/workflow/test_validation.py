@@ -292,3 +292,19 @@ def test_layers_hold_every_step_once_and_arrows_point_down(pairs: list[tuple[int
     if found.cycle() is None:
         row = {step: number for number, layer in enumerate(layers) for step in layer}
         assert all(row[edge.source] < row[edge.target] for edge in found.edges)
+
+
+@pytest.mark.parametrize("reached", ["soon", "2026-13-01", "''", "17", "true", "[1]"])
+def test_a_step_cannot_wait_for_a_moment_that_is_none(reached: str) -> None:
+    error = the_error(
+        f"Workflow: {{id: w, jobs: [{{job: {{id: a, type: NoOp, watermark_dependencies: [{{table: db.t, reached: {reached}}}]}}}}]}}"
+    )
+    assert error.code == "watermark.moment"
+    assert error.hint is not None
+
+
+@pytest.mark.parametrize("reached", ["20260301", "'2026-03-01T06:00:00Z'", "1772409600000", "'${DAY}'"])
+def test_a_step_may_wait_for_a_moment_or_for_one_that_is_known_later(reached: str) -> None:
+    assert not errors_of(
+        f"Workflow: {{id: w, DAY: 20260301, jobs: [{{job: {{id: a, type: NoOp, watermark_dependencies: [{{table: db.t, reached: {reached}}}]}}}}]}}"
+    )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake, history
-from icefloe.lake.catalog import LoadedTable, format_identifier
+from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import TableMetadata
 from icefloe.lake.partition_sizes import PartitionSizes, identity_columns, sizes_by_value
@@ -19,6 +19,7 @@ from icefloe.lake.values import UndecodableError, from_json
 from icefloe.planner import query
 from icefloe.planner.analysis import Analysis, analyse
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.table_names import format_identifier
 
 UTC = ("UTC", "Etc/UTC", "GMT", "Z")
 """Names of the zone in which Iceberg counts days."""
