@@ -325,8 +325,12 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
 
-@pytest.mark.parametrize("setting", ["on_logic_change: rebuild", "shadow: full"])
-def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events: Bench, setting: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "code"), [("on_logic_change: rebuild", "usage"), ("shadow: full", "spark.not-built")]
+)
+def test_a_spark_setting_that_cannot_be_acted_on_is_refused_and_not_passed_over(
+    events: Bench, setting: str, code: str
+) -> None:
     text = f"""
     Workflow:
       id: planned
@@ -335,7 +339,7 @@ def test_a_spark_setting_that_is_not_built_is_refused_and_not_passed_over(events
     """
     run = events.project.execute(events.project.push(text))
     (step,) = run.steps
-    assert (run.status, step.cause["code"]) == ("FAILED", "spark.not-built")  # type: ignore[index]
+    assert (run.status, step.cause["code"]) == ("FAILED", code)  # type: ignore[index]
 
 
 def test_a_commit_refuses_when_somebody_else_moved_the_checkpoint_since(events: Bench) -> None:

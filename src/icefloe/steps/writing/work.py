@@ -10,6 +10,7 @@ from icefloe.capture.sources import Source
 from icefloe.errors import UsageError
 from icefloe.planner import query
 from icefloe.planner.inputs import Request
+from icefloe.steps.writing.versions import LogicOrder
 from icefloe.workflow.step_types import SparkSettings, WriteSettings
 
 CARRIER = "icefloe.steps.writing.execution:perform"
@@ -24,12 +25,18 @@ class Work:
     sources: tuple[Source, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of a target that is made."""
+    lookback: str | int | None = None
+    """What this step replaces, for the savings ledger."""
+    logic: LogicOrder | None = None
+    """``None``: versions of the logic are not looked at."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "request": asdict(self.request),
             "sources": [source.to_json() for source in self.sources],
             "properties": dict(self.properties),
+            "lookback": self.lookback,
+            "logic": self.logic.to_json() if self.logic is not None else None,
         }
 
     @classmethod
@@ -38,10 +45,13 @@ class Work:
             key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
         }
         sources = tuple(Source.from_json(one) for one in data["sources"])
-        return cls(Request(**request), sources, dict(data["properties"]))
+        logic = LogicOrder.from_json(data["logic"]) if data["logic"] is not None else None
+        return cls(Request(**request), sources, dict(data["properties"]), data["lookback"], logic)
 
 
-def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: str) -> Work:
+def work(
+    settings: SparkSettings, text: str, sources: Sequence[Source], where: str, logic: LogicOrder | None = None
+) -> Work:
     """Of a step's settings. What is no SELECT fails here, before a session is asked for."""
     assert settings.write is not None
     if settings.publish == "direct":
@@ -54,7 +64,7 @@ def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: s
         raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
     asked = request(settings.write, text, where)
     query.read(asked.text, where=where)
-    return Work(asked, tuple(sources), settings.write.properties)
+    return Work(asked, tuple(sources), settings.write.properties, settings.write.lookback, logic)
 
 
 def request(write: WriteSettings, text: str, where: str) -> Request:
