@@ -60,6 +60,12 @@ def _show(one: Explained, sql: bool) -> None:
         console.print(Text(f"  {line}", style="yellow"))
     if one.shadow is not None:
         console.print(Text(f"  {one.shadow}", style="cyan"))
+    if one.logic is not None:
+        console.print(
+            Text(f"  the SELECT has changed since run {one.logic.since_run}: {one.logic.then}", style="yellow")
+        )
+        for line in one.logic.difference:
+            console.print(Text(f"    {line}", style="green" if line.startswith("+") else "red"))
     _partitions(plan)
     if plan.reads:
         table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")

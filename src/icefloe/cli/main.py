@@ -53,6 +53,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "workflows": ("push", "diff", "workflows", "unblock"),
     "runs": ("run", "runs", "show", "logs", "restart", "stop", "kill", "pause", "resume", "skip"),
     "explain": ("explain",),
+    "savings": ("savings",),
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "serving": ("serve",),

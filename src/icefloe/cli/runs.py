@@ -227,7 +227,7 @@ def remark(step: StepView) -> str:
         return f"{loop['succeeded']} of {loop['total']} done" + (f", {loop['failed']} failed" if loop["failed"] else "")
     if step.child_run:
         return step.child_run
-    return str((step.cause or {}).get("message", ""))
+    return str((step.cause or {}).get("message") or step.outputs.get("savings", ""))
 
 
 def _tell_end(client: Client, view: RunView) -> None:

@@ -21,7 +21,7 @@ _LEAST_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Position:
+class Position:
     """Where a column stands in the partition tuples of one spec."""
 
     index: int
@@ -100,10 +100,10 @@ def sizes_by_value(
     bits = _Bits(columns)
     found: dict[Any, list[int]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
-        position = _position(table.metadata.specs, manifest, field, transform)
+        position = position_of(table.metadata.specs, manifest, field, transform)
         if position is None:
             return None
-        if wanted is not None and not _may_hold(manifest, position, wanted):
+        if wanted is not None and not may_hold(manifest, position, wanted):
             continue
         try:
             for entry in Manifest.open(table.read, manifest).scan(fields, frozenset(columns)):
@@ -127,17 +127,17 @@ def _data(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:
     return [one for one in manifests_of(table, snapshot) if one.content == DATA and one.may_have_live]
 
 
-def _position(
+def position_of(
     specs: Mapping[int, PartitionSpec], manifest: ManifestFile, field: Field, transform: str
-) -> _Position | None:
+) -> Position | None:
     spec = specs.get(manifest.spec_id)
     for index, one in enumerate(spec.fields if spec else ()):
         if one.source_id == field.id and one.transform == transform:
-            return _Position(index, result_type(transform, field.type))
+            return Position(index, result_type(transform, field.type))
     return None
 
 
-def _may_hold(manifest: ManifestFile, position: _Position, wanted: set[Any]) -> bool:
+def may_hold(manifest: ManifestFile, position: Position, wanted: set[Any]) -> bool:
     """By the bounds in the manifest list. What cannot be told may hold anything."""
     summaries = manifest.partitions
     if summaries is None or position.index >= len(summaries):

@@ -74,6 +74,8 @@ class _Choice:
 
     def plan(self) -> Plan:
         analysis, wish = self._analysis, self._request.pattern
+        if self._request.rebuild is not None:
+            return self._full(self._request.rebuild)
         first = self._first_run()
         if first is not None:
             return self._full(first)

@@ -50,3 +50,9 @@ class TargetMismatchError(UsageError):
     """The target has other columns or types than the SELECT gives."""
 
     code = "planner.target-mismatch"
+
+
+class LogicChangedError(UsageError):
+    """The SELECT is not the one that has filled the target, and nobody has said what that means for the rows that are there."""
+
+    code = "planner.logic-changed"

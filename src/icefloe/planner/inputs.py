@@ -40,6 +40,8 @@ class Request:
     lookup_tables: tuple[str, ...] = ()
     """Tables that are read as they are: a change of theirs recomputes nothing."""
     where: str = "the step"
+    rebuild: str | None = None
+    """Why the target is to be written anew, whatever has changed."""
 
 
 @dataclass(frozen=True, slots=True)

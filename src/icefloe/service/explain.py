@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from icefloe.capture import building, planning
@@ -13,13 +13,17 @@ from icefloe.capture.sources import Source
 from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values
 from icefloe.errors import NotFoundError
-from icefloe.lake import Lake
-from icefloe.planner import choice, shadow
+from icefloe.lake import Lake, history
+from icefloe.planner import choice, logic, shadow
+from icefloe.planner.logic import PARAMETER, Change, Logic
 from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
-from icefloe.steps.writing.facts import UTC, Observer
+from icefloe.steps.writing.defined_select import defined_select
+from icefloe.steps.writing.facts import UTC, Facts, Observer
+from icefloe.steps.writing.recording import chosen_for, ref_of, target_key, versions_of
+from icefloe.steps.writing.versions import LogicOrder, rebuilding
 from icefloe.steps.writing.work import request
-from icefloe.store import captures
+from icefloe.store import captures, logic_versions
 from icefloe.store import definitions as stored
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.files import script_key
@@ -27,6 +31,7 @@ from icefloe.workflow.model import TypedStep
 from icefloe.workflow.resolution import Layer, resolve_params, resolve_settings
 from icefloe.workflow.scope import Scope
 from icefloe.workflow.step_types import BUILTIN, IpCaptureSettings, SparkSettings
+from icefloe.workflow.values import TypedValue
 
 BRANCH = "attempt"
 """How the attempt's branch is called in what is shown: a real one has the attempt's own name."""
@@ -41,9 +46,22 @@ class Explained:
     plan: Plan
     shadow: str | None = None
     """What is compared before it is published; ``None``: shadow mode is off."""
+    logic: LogicNote | None = None
+    """The SELECT is another than what filled the target."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "target": self.target, "shadow": self.shadow, **self.plan.to_dict()}
+        logic = asdict(self.logic) if self.logic is not None else None
+        own = {"step": self.step, "target": self.target, "shadow": self.shadow}
+        return {**own, **self.plan.to_dict(), "logic": logic}
+
+
+@dataclass(frozen=True, slots=True)
+class LogicNote:
+    """``difference`` in lines, and what a run would do about it. Columns are not compared here: only Spark knows them."""
+
+    since_run: str
+    difference: tuple[str, ...]
+    then: str
 
 
 class Explaining:
@@ -68,10 +86,16 @@ class Explaining:
                 observer = Observer(self._lake, asked, sources, utc=utc)
                 analysis = observer.analysis()
                 facts = observer.facts(analysis, branch=BRANCH, base=observer.head())
+                order = self._logic(definition, step_id, settings, scope)
+                change = self._change(order, facts)
+                if change is not None and order.on_change == "rebuild":
+                    analysis = rebuilding(analysis, change)
                 plan = choice.plan(analysis, facts.target, facts.contents)
                 if settings.shadow != "off":
                     shadow.refuse_unrepeatable(analysis.query, asked.where)
-                found.append(Explained(step_id, facts.target.name, plan, shadow.describe(plan, settings.shadow)))
+                compared = shadow.describe(plan, settings.shadow)
+                note = _logic_note(change, order, plan) if change is not None else None
+                found.append(Explained(step_id, facts.target.name, plan, compared, note))
         if not found:
             raise NotFoundError(
                 f"no step of {workflow_id!r} has write:, so there is nothing to plan",
@@ -94,6 +118,27 @@ class Explaining:
     def _script(self, definition: Definition, setting: str) -> str:
         key = script_key(setting)
         return setting if key is None else self._file(definition.files.get(key, key))
+
+    def _logic(self, definition: Definition, step_id: str, settings: SparkSettings, scope: Scope) -> LogicOrder:
+        step = definition.steps[step_id]
+        assert isinstance(step, TypedStep) and settings.write is not None
+        workflow_id, place = definition.workflow.id, "/".join(definition.paths[step_id])
+        own = resolve_params(step.params, scope)
+        values = {**scope.params, **{name: item.value for name, item in own.items()}}
+        text = defined_select(definition.workflow, step, values, lambda key: self._file(definition.files.get(key, key)))
+        target = target_key(self._client.config.catalog.name, settings.write)
+        with self._client.database.read() as connection:
+            known = logic_versions.known(connection, workflow_id, place, target, ref_of(settings))
+        given = scope.params.get(PARAMETER)
+        chosen = chosen_for(TypedValue.of(given) if given is not None else None, settings, f"workflow {workflow_id}")
+        return LogicOrder(f"{workflow_id}/{place}", text, chosen, tuple(versions_of(known)))
+
+    def _change(self, order: LogicOrder, facts: Facts) -> Change | None:
+        if not facts.target.exists:
+            return None
+        metadata = self._lake.table(facts.target.name).metadata
+        last = order.last(history.ancestors(metadata, facts.base) if facts.base is not None else ())
+        return logic.change(last, Logic(order.text)) if last is not None else None
 
     def _settings(self, step: object, key: str, scope: Scope) -> object:
         if not isinstance(step, TypedStep):
@@ -149,3 +194,15 @@ class Explaining:
             change_table = ".".join((*self._lake.change_table_namespace, f"{short}_next"))
             found.append(replace(planned, change_table=change_table, found=changes.to_dict()))
         return found
+
+
+def _logic_note(change: Change, order: LogicOrder, plan: Plan) -> LogicNote:
+    if not plan.statements:
+        then = "nothing is written, so nothing is mixed"
+    elif plan.pattern == "full":
+        then = "everything is computed anew, with the new SELECT"
+    elif order.on_change == "ask":
+        then = f"the run would stop and ask; choose with {PARAMETER}=from_now_on or {PARAMETER}=rebuild, or on_logic_change"
+    else:
+        then = "rows that do not change stay as the old SELECT made them"
+    return LogicNote(change.since.run, change.lines, then)

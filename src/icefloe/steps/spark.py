@@ -44,6 +44,8 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
+from icefloe.steps.writing import recording
+from icefloe.steps.writing import told as writing_told
 from icefloe.steps.writing import work as writing
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
@@ -67,8 +69,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SparkStep(StepRuntime):
-    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, with shadow mode ``shadow_compared_rows``, and what
-    the script itself publishes."""
+    """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes; with ``write:`` also
+    ``savings``, what was read of what would have been, and with shadow mode ``shadow_compared_rows``."""
 
     type: ClassVar[StepType] = builtin("spark")
 
@@ -95,8 +97,11 @@ class SparkStep(StepRuntime):
 
     def ended(self, context: StepContext, result: ProcessResult) -> Done:
         outcome = default_outcome(context, result)
+        settings = context.parsed(self.type)
+        assert isinstance(settings, SparkSettings)
         told = _told(context)
         results: dict[str, int] = told.get("published", {})
+        written = writing_told.read(context.folder)
         held = _held(context)
         mark = _mark(context, held)
 
@@ -115,6 +120,7 @@ class SparkStep(StepRuntime):
                     )
             if outcome.kind is Kind.SUCCEEDED:
                 spark_sessions.gone(connection, mark.text, time.time())
+                recording.record(connection, context, settings, mark, written, time.time())
 
         if outcome.kind is not Kind.SUCCEEDED:
             error = told.get("error")
@@ -128,6 +134,8 @@ class SparkStep(StepRuntime):
             "published_tables": TypedValue.of(tuple(results)),
             "published_snapshots": TypedValue.of(tuple(str(snapshot) for snapshot in results.values())),
         }
+        if written.savings is not None:
+            outputs["savings"] = TypedValue.of(written.savings.line)
         return Done(
             Outcome(Kind.SUCCEEDED, outputs),
             in_transaction=record,
@@ -135,22 +143,12 @@ class SparkStep(StepRuntime):
         )
 
 
-class NotBuiltError(UsageError):
-    """A setting that definitions may have and this version does not act on: said, never passed over."""
-
-    code = "spark.not-built"
-
-
-def _refuse_what_is_not_built(settings: SparkSettings, where: str) -> None:
-    for name, usual in (("on_logic_change", "ask"),):
-        if getattr(settings, name) != usual:
-            raise NotBuiltError(f"spark.{name}: is not in this version", where=where, hint=f"leave {name} out")
-
-
 def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
     submits = settings.submit == "spark-submit"
     if settings.master is not None and not submits:
         raise UsageError("spark.master is for submit: spark-submit", where=where, hint="add submit: spark-submit")
+    if settings.on_logic_change != "ask" and settings.write is None:
+        raise UsageError("spark.on_logic_change is for write:", where=where, hint="leave on_logic_change out")
     if settings.remote is not None and submits:
         raise UsageError("spark.remote is for submit: connect", where=where, hint="name a master instead of a remote")
     if settings.remote is not None and not settings.remote.startswith(("sc://", "$ENV{")):
@@ -171,17 +169,18 @@ def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
 
 def _order(context: StepContext, settings: SparkSettings) -> Order:
     where = f"run {context.key.run_id}, step {context.key.step_id}"
-    _refuse_what_is_not_built(settings, where)
     _refuse_contradictions(settings, where)
     held = _held(context)
+    mark = _mark(context, held)
     work: Mapping[str, Any] = {}
     if settings.write is not None:
         kind, script, shown = Script.CARRIED, writing.CARRIER, where
         sources = [Source.from_json(one) for capture in held for one in capture.sources]
-        work = writing.work(settings, context.script(settings.script), sources, where).to_json()
+        text = context.script(settings.script)
+        logic = recording.logic_order(context, settings, settings.write, mark, text)
+        work = writing.work(settings, text, sources, where, logic).to_json()
     else:
         kind, script, shown = _script(context, settings, where)
-    mark = _mark(context, held)
     branch = _branch(context)
     session_id = str(uuid4())
     with context.database.write() as connection:
@@ -230,7 +229,7 @@ def _script(context: StepContext, settings: SparkSettings, where: str) -> tuple[
     elif script.lower().endswith(".sql"):
         text, shown = context.script(settings.script), script
     else:
-        raise NotBuiltError(
+        raise UsageError(
             f"{script} is neither SQL nor Python", where=where, hint="a Spark step takes a .sql or a .py file"
         )
     # Parsed here already: a target that cannot be read off it fails at once, before a session is asked for.

@@ -264,3 +264,41 @@ schedulers = _table(
     Column("seen_at", Double),
     Column("trouble", Text),
 )
+
+savings = _table(
+    "savings",
+    Column("root_id", Text, primary_key=True),
+    Column("place", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("workflow_id", Text),
+    Column("step", Text),
+    Column("pattern", Text),
+    Column("compared_with", Text),
+    Column("read_files", BigInteger),
+    Column("read_rows", BigInteger),
+    Column("read_bytes", BigInteger),
+    Column("instead_files", BigInteger),
+    Column("instead_rows", BigInteger),
+    Column("instead_bytes", BigInteger),
+    Column("written_files", BigInteger),
+    Column("written_rows", BigInteger),
+    Column("written_bytes", BigInteger),
+    Column("written_delete_files", BigInteger),
+    Column("seconds", Double),
+    Column("notes", Text),
+    Column("recorded_at", Double),
+)
+
+logic_versions = _table(
+    "logic_versions",
+    Column("seq", BigInteger, primary_key=True),
+    Column("workflow_id", Text),
+    Column("place", Text),
+    Column("target", Text),
+    Column("ref", Text),
+    Column("fingerprint", Text),
+    Column("text", Text),
+    Column("columns", Text),
+    Column("root_id", Text),
+    Column("recorded_at", Double),
+)

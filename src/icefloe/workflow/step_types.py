@@ -18,7 +18,7 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from icefloe.errors import UsageError
-from icefloe.workflow import durations
+from icefloe.workflow import durations, lookbacks
 from icefloe.workflow.reserved import fold
 from icefloe.workflow.zone_names import is_zone
 
@@ -50,6 +50,14 @@ def _zone(value: str) -> str:
 Text = Annotated[str, AfterValidator(_not_blank)]
 Texts = Annotated[list[Text], BeforeValidator(_as_list)]
 Seconds = Annotated[float, BeforeValidator(durations.parse), PlainSerializer(durations.text)]
+
+
+def _lookback(value: str | int) -> str | int:
+    lookbacks.parse(value)
+    return value
+
+
+Lookback = Annotated[int | Text, AfterValidator(_lookback)]
 EnvValue = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
 
 
@@ -127,6 +135,9 @@ class WriteSettings(Settings):
     )
     lookup_tables: Texts = Field(default=[], description="read as they are: their changes recompute nothing")
     properties: dict[str, EnvValue] = {}
+    lookback: Lookback | None = Field(
+        default=None, description="what this step replaces, for icefloe savings: 14d (days), or 14 (newest partitions)"
+    )
 
 
 class SparkSettings(Settings):

@@ -325,10 +325,8 @@ def test_a_consumer_whose_source_was_recreated_says_so(events: Bench) -> None:
     assert standing.problem is not None and standing.problem.startswith("lake.table-recreated")
 
 
-@pytest.mark.parametrize(
-    ("setting", "code"), [("on_logic_change: rebuild", "spark.not-built"), ("shadow: full", "usage")]
-)
-def test_a_spark_setting_that_is_not_acted_on_is_refused_and_not_passed_over(
+@pytest.mark.parametrize(("setting", "code"), [("on_logic_change: rebuild", "usage"), ("shadow: full", "usage")])
+def test_a_spark_setting_that_cannot_be_acted_on_is_refused_and_not_passed_over(
     events: Bench, setting: str, code: str
 ) -> None:
     text = f"""

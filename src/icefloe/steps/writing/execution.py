@@ -7,26 +7,31 @@ snapshot that the attempt's branch stands on, and the fence moves the target onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from icefloe.faults import fault
-from icefloe.lake import Lake
+from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
+from icefloe.lake.metadata import Snapshot
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
-from icefloe.planner.errors import KeysNotUniqueError
+from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
 from icefloe.planner.plan import Plan
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.order import Order
-from icefloe.steps.writing import columns, outputs
+from icefloe.steps.writing import columns, outputs, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
+from icefloe.steps.writing.ledger import Ledger
 from icefloe.steps.writing.shadowing import Shadow
+from icefloe.steps.writing.told import Told
+from icefloe.steps.writing.versions import Versions, rebuilding
 from icefloe.steps.writing.work import Work
+from icefloe.workflow import lookbacks
 
 NOT_YET = "attempt"
 """Stands for the branch in a plan that is made before there is a target to have one."""
@@ -35,7 +40,7 @@ Log = Callable[[str], None]
 
 def perform(session: Any, lake: Lake, order: Order, published: dict[str, int], log: Log) -> None:
     """What :data:`icefloe.steps.writing.work.CARRIER` names."""
-    run(session, lake, Work.from_json(order.work), order.fencing, log, published)
+    run(session, lake, Work.from_json(order.work), order.fencing, log, published, told.write)
 
 
 def run(
@@ -45,14 +50,22 @@ def run(
     fencing: Callable[[int], Fencing],
     log: Log,
     published: dict[str, int] | None = None,
+    tell: Callable[[Told], None] = lambda told: None,
 ) -> dict[str, int]:
-    """Publish the batch, unless it is published. Returns the target's published snapshot."""
-    attempt = _Attempt(session, lake, work, fencing(1).mark, log)
-    return fences.in_rounds(
+    """Publish the batch, unless it is published. Returns the target's published snapshot; ``tell`` hears the rest."""
+    lookback = lookbacks.parse(work.lookback) if work.lookback is not None else None
+    ledger = Ledger(session, lake, work.sources, lookback, log)
+    logic = Versions(session, work.logic, log)
+    attempt = _Attempt(session, lake, work, fencing(1).mark, log, ledger, logic)
+    results = fences.in_rounds(
         lambda number: Fence(session, lake, fencing(number), log, published=published, named=True, at_home=True),
         attempt.write,
         log,
     )
+    target, snapshot_id = next(iter(results.items()), (lake.canonical_name(work.request.target), None))
+    version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
+    tell(Told(ledger.entry(target, fencing(1).mark.run, snapshot_id), version))
+    return results
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,8 @@ class _Attempt:
     work: Work
     mark: Mark
     log: Log
+    ledger: Ledger
+    logic: Versions
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -82,9 +97,19 @@ class _Attempt:
         if not exists:
             self._create(observer, analysis, result)
         facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
-        columns.check(facts.target, result)
+        change = self.logic.look(self._past(name, facts) if exists else None, result)
+        if change is not None and self.logic.rebuilds(change):
+            analysis = rebuilding(analysis, change)
+            if self.logic.evolve(facts.target, result):
+                facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+        try:
+            columns.check(facts.target, result)
+        except TargetMismatchError as error:
+            raise self.logic.also(change, error) from None
         plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
         _tell(plan, self.log)
+        self.logic.decide(change, plan, facts.target.name)
+        self.ledger.planned(analysis, facts, plan)
         shadow = None
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
@@ -105,6 +130,10 @@ class _Attempt:
         except TableNotFoundError:
             return False
         return True
+
+    def _past(self, name: str, facts: Facts) -> Iterator[Snapshot]:
+        """The target's history up to where the attempt's branch began."""
+        return history.ancestors(self.lake.table(name).metadata, facts.base) if facts.base is not None else iter(())
 
     def _result_columns(self, analysis: Analysis) -> list[ResultColumn]:
         """As Spark sees them. Analysed on the server, nothing is run."""

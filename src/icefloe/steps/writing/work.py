@@ -11,6 +11,7 @@ from icefloe.errors import UsageError
 from icefloe.planner import query, shadow
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
+from icefloe.steps.writing.versions import LogicOrder
 from icefloe.workflow.step_types import SparkSettings, WriteSettings
 
 CARRIER = "icefloe.steps.writing.execution:perform"
@@ -25,6 +26,10 @@ class Work:
     sources: tuple[Source, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of a target that is made."""
+    lookback: str | int | None = None
+    """What this step replaces, for the savings ledger."""
+    logic: LogicOrder | None = None
+    """``None``: versions of the logic are not looked at."""
     shadow: Mode = "off"
 
     def to_json(self) -> dict[str, Any]:
@@ -33,6 +38,8 @@ class Work:
             "sources": [source.to_json() for source in self.sources],
             "properties": dict(self.properties),
             "shadow": self.shadow,
+            "lookback": self.lookback,
+            "logic": self.logic.to_json() if self.logic is not None else None,
         }
 
     @classmethod
@@ -41,10 +48,14 @@ class Work:
             key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
         }
         sources = tuple(Source.from_json(one) for one in data["sources"])
-        return cls(Request(**request), sources, dict(data["properties"]), data["shadow"])
+        logic = LogicOrder.from_json(data["logic"]) if data["logic"] is not None else None
+        own = (data["lookback"], logic, data["shadow"])
+        return cls(Request(**request), sources, dict(data["properties"]), *own)
 
 
-def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: str) -> Work:
+def work(
+    settings: SparkSettings, text: str, sources: Sequence[Source], where: str, logic: LogicOrder | None = None
+) -> Work:
     """Of a step's settings. What is no SELECT fails here, before a session is asked for."""
     assert settings.write is not None
     if settings.publish == "direct":
@@ -59,7 +70,8 @@ def work(settings: SparkSettings, text: str, sources: Sequence[Source], where: s
     parsed = query.read(asked.text, where=where)
     if settings.shadow != "off":
         shadow.refuse_unrepeatable(parsed, where)
-    return Work(asked, tuple(sources), settings.write.properties, settings.shadow)
+    own = (settings.write.lookback, logic, settings.shadow)
+    return Work(asked, tuple(sources), settings.write.properties, *own)
 
 
 def request(write: WriteSettings, text: str, where: str) -> Request:

@@ -1,0 +1,160 @@
+"""Which tables the statements of a plan read, and which partitions of them: one :class:`Scan` for each time a statement names one.
+
+This says in values what :mod:`icefloe.planner.statements` says in SQL; a test holds the two together. A DELETE of whole partitions
+reads nothing: it only drops files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.influence import Occurrence
+from icefloe.planner.inputs import PartitionKey, TargetState
+from icefloe.planner.plan import Partitions, Plan
+
+Relation = Literal["changes", "end", "start", "target", "result"]
+"""A change table; a source at either end of the capture; the target before the write, and with what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """``values`` None: all of it. Else the partitions of ``column`` (by ``transform``) with these values."""
+
+    relation: Relation
+    table: str
+    column: str = ""
+    transform: str = "identity"
+    values: tuple[Any, ...] | None = None
+
+
+def scans(plan: Plan, analysis: Analysis, target: TargetState) -> tuple[Scan, ...]:
+    """What the plan's statements read."""
+    if not plan.statements:
+        return ()
+    return tuple(_Scans(plan, analysis, target).all())
+
+
+def recomputation(analysis: Analysis) -> tuple[Scan, ...]:
+    """What the SELECT reads when it is run over everything."""
+    return tuple(Scan("end", table.name) for table in analysis.query.tables)
+
+
+class _Scans:
+    def __init__(self, plan: Plan, analysis: Analysis, target: TargetState) -> None:
+        self._plan = plan
+        self._analysis = analysis
+        self._target = target
+        self._link: Link | None = analysis.link(target)
+        self._starts = {one.table.start: one for one in analysis.changed}
+
+    def all(self) -> Iterator[Scan]:
+        plan = self._plan
+        if plan.pattern == "full":
+            yield from recomputation(self._analysis)
+        elif plan.pattern == "append":
+            yield from self._append()
+        else:
+            yield from self._restricted(plan.partitions)
+        if plan.duplicates is not None:
+            yield self._duplicates()
+
+    def _append(self) -> Iterator[Scan]:
+        found = self._analysis.influence
+        assert found is not None
+        changed = frozenset(one.id for one in self._analysis.changed)
+        silent = {
+            one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
+        }
+        for one in found.occurrences:
+            if one.id in changed:
+                yield Scan("changes", one.table.name)
+            elif one.id not in silent:
+                yield Scan("end", one.table.name)
+
+    def _restricted(self, touched: Partitions | None) -> Iterator[Scan]:
+        by_key = touched is None or bool(touched.late)
+        late = touched.late if touched is not None else None
+        if by_key:
+            yield self._of_target("target", late)
+            yield from self._keys(late)
+        whole: tuple[Any, ...] = ()
+        fresh: tuple[Any, ...] = ()
+        if touched is not None:
+            from_changes = self._new_from_changes()
+            whole = touched.overwritten if from_changes else (*touched.overwritten, *touched.new)
+            fresh = touched.new if from_changes else ()
+        single = self._single()
+        if single is not None:
+            yield from self._unchanged()
+        if by_key:
+            yield from self._keys(late)
+            yield from self._select("end", late, single)
+        if whole:
+            yield from self._select("end", whole, single)
+        if fresh:
+            yield from self._select("changes", fresh, single)
+
+    def _select(self, relation: Relation, values: tuple[Any, ...] | None, single: Occurrence | None) -> Iterator[Scan]:
+        """The SELECT with its changed tables restricted to partitions."""
+        for one in self._starts.values():
+            yield self._of_source(relation, one, values)
+        if single is None:
+            yield from self._unchanged()
+
+    def _unchanged(self) -> Iterator[Scan]:
+        for table in self._analysis.query.tables:
+            if table.start not in self._starts:
+                yield Scan("end", table.name)
+
+    def _keys(self, late: tuple[Any, ...] | None) -> Iterator[Scan]:
+        """The changed keys; after deletes and overwrites all keys of the changed partitions, before and after."""
+        for one in self._analysis.changed:
+            state = self._analysis.state(one)
+            if state.append_only:
+                yield self._of_source("changes", one, late)
+                continue
+            key = next(iter(state.changed_partitions), None)
+            for relation in ("start", "end"):
+                if late is not None:
+                    yield self._of_source(relation, one, late)
+                elif key is None:
+                    yield Scan(relation, state.name)
+                else:
+                    yield _within(relation, state.name, key, tuple(key.added))
+
+    def _duplicates(self) -> Scan:
+        touched = self._plan.partitions
+        if touched is None or touched.column.lower() not in {key.lower() for key in self._plan.keys}:
+            return Scan("result", self._target.name)
+        return self._of_target("result", touched.late)
+
+    def _of_target(self, relation: Relation, values: tuple[Any, ...] | None) -> Scan:
+        if values is None or self._link is None:
+            return Scan(relation, self._target.name)
+        return Scan(relation, self._target.name, self._link.column, "identity", values)
+
+    def _of_source(self, relation: Relation, one: Occurrence, values: tuple[Any, ...] | None) -> Scan:
+        if values is None or self._link is None:
+            return Scan(relation, one.table.name)
+        return _within(relation, one.table.name, self._link.sources[one.id], values)
+
+    def _single(self) -> Occurrence | None:
+        found = self._analysis.influence
+        assert found is not None
+        if len(self._analysis.changed) != 1:
+            return None
+        (one,) = self._analysis.changed
+        return one if one.id in found.relation.needs else None
+
+    def _new_from_changes(self) -> bool:
+        found = self._analysis.influence
+        assert found is not None
+        ids = frozenset(one.id for one in self._analysis.changed)
+        return self._analysis.append_only and len(ids) == 1 and ids <= found.relation.grows
+
+
+def _within(relation: Relation, table: str, key: PartitionKey, values: tuple[Any, ...]) -> Scan:
+    return Scan(relation, table, key.column, key.transform, values)

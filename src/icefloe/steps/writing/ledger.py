@@ -1,0 +1,133 @@
+"""The savings ledger's side of a write: counted before it, carried by the published snapshots, told to the step afterwards.
+
+What was read is known when the batch is planned, and lost when the process dies between publishing and telling. So it stands in
+the summary of the published snapshots, too: the attempt that comes after finds it there, and counts the batch once, for the run
+that published it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from icefloe.capture.sources import Source
+from icefloe.lake import Lake, history
+from icefloe.lake.metadata import Snapshot
+from icefloe.planner import savings
+from icefloe.planner.analysis import Analysis
+from icefloe.planner.inputs import Size
+from icefloe.planner.plan import Plan
+from icefloe.planner.savings import Reckoning, Written
+from icefloe.spark.marks import MARK, PROPERTY
+from icefloe.steps.writing.facts import Facts
+from icefloe.steps.writing.metering import reckon
+from icefloe.workflow.lookbacks import Lookback
+
+SAVINGS = "icefloe.savings"
+_ONE_BATCH = (MARK, "icefloe.capture", "icefloe.version", "icefloe.run")
+"""A batch that is consumed again after a rewind has the same mark, and another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch on one target. ``run`` is the one that published it; ``seconds`` None: an attempt that could not tell."""
+
+    target: str
+    run: str
+    reckoning: Reckoning
+    written: Written
+    seconds: float | None
+
+    @property
+    def line(self) -> str:
+        return savings.line(self.reckoning.read.bytes, self.reckoning.instead.bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        size = self.written.size
+        return {
+            "target": self.target,
+            "run": self.run,
+            "reckoning": self.reckoning.to_json(),
+            "written": [size.files, size.rows, size.bytes],
+            "delete_files": self.written.delete_files,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+        written = Written(Size(*data["written"]), data["delete_files"])
+        return cls(data["target"], data["run"], Reckoning.from_json(data["reckoning"]), written, data["seconds"])
+
+
+class Ledger:
+    """Of one attempt. Nothing that goes wrong in here fails the write: the entry is missing then, and the log says so."""
+
+    def __init__(
+        self,
+        session: Any,
+        lake: Lake,
+        sources: tuple[Source, ...],
+        lookback: Lookback | None,
+        log: Callable[[str], None],
+    ) -> None:
+        self._session = session
+        self._lake = lake
+        self._sources = sources
+        self._lookback = lookback
+        self._log = log
+        self._began = time.monotonic()
+        self._planned: Reckoning | None = None
+
+    def planned(self, analysis: Analysis, facts: Facts, plan: Plan) -> None:
+        """Count what is about to be read, and have the snapshots carry it."""
+        self._planned = None
+        try:
+            self._planned = reckon(self._lake, self._sources, self._lookback, analysis, facts, plan)
+            self._session.conf.set(PROPERTY + SAVINGS, json.dumps(self._planned.to_json()))
+        except Exception as error:
+            self._log(f"savings: not counted, {error}")
+
+    def entry(self, target: str, run: str, published: int | None) -> Entry | None:
+        """What there is to record once the batch is published; ``published`` None: nothing had to be written."""
+        try:
+            found = self._entry(target, run, published)
+        except Exception as error:
+            self._log(f"savings: not counted, {error}")
+            return None
+        if found is not None:
+            self._log(f"{found.line} ({found.reckoning.compared_with})")
+            for note in found.reckoning.notes:
+                self._log(f"  {note}")
+        return found
+
+    def _entry(self, target: str, run: str, published: int | None) -> Entry | None:
+        seconds = time.monotonic() - self._began if self._planned is not None else None
+        own: list[Snapshot] = []
+        if published is not None:
+            metadata = self._lake.table(target).metadata
+            if published in metadata.snapshots:
+                own = list(_batch(history.ancestors(metadata, published)))
+        told = self._planned
+        if told is None:
+            text = own[0].summary.get(SAVINGS) if own else None
+            if text is None:
+                return None  # published by a program that did not count, or expired
+            told = Reckoning.from_json(json.loads(text))
+        if own:
+            run = own[0].summary.get("icefloe.run", run)
+        written = Written.of(one.summary for one in own)
+        return Entry(target, run, told.settled(written), written, seconds)
+
+
+def _batch(past: Iterator[Snapshot]) -> Iterator[Snapshot]:
+    """The snapshots of the batch whose last one comes first. A DELETE of whole files carries no mark, and adds nothing."""
+    first: tuple[str | None, ...] | None = None
+    for snapshot in past:
+        found = tuple(snapshot.summary.get(name) for name in _ONE_BATCH)
+        if found[0] is None or (first is not None and found != first):
+            return
+        first = found
+        yield snapshot

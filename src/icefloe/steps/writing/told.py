@@ -1,0 +1,53 @@
+"""What the process of a planned write tells the step that started it, beyond what was published: one file in the attempt's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from icefloe.planner.logic import Version
+from icefloe.steps.writing.ledger import Entry
+
+FILE = "written.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand."""
+
+    savings: Entry | None = None
+    logic: Version | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "savings": self.savings.to_json() if self.savings is not None else None,
+            "logic": self.logic.to_json() if self.logic is not None else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Told:
+        savings, logic = data.get("savings"), data.get("logic")
+        return cls(
+            Entry.from_json(savings) if savings is not None else None,
+            Version.from_json(logic) if logic is not None else None,
+        )
+
+
+def write(told: Told) -> None:
+    """Beside the result file, and before it: who finds a result finds this."""
+    file = Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE)
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(told.to_json()), encoding="utf-8")
+    partial.replace(file)
+
+
+def read(folder: Path) -> Told:
+    """What an attempt has told; nothing, if it has not."""
+    try:
+        return Told.from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return Told()
