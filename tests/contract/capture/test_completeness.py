@@ -172,17 +172,21 @@ def test_without_a_table_it_is_what_the_steps_behind_the_capture_write(events: B
         """
         Workflow:
           id: evident
-          retry_policy: {error: 0, platform: 0}
           TARGET: db.daily
           jobs:
             - job: {id: look, type: IpCapture, ip_capture: {source_tables: [db.events], watermark: {column: day}}}
-            - job: {id: write, type: Spark, spark: {script: "SELECT 1 AS a", write: {table: "${TARGET}"}}, failure_mode: IGNORE_FAILURE}
+            - job:
+                id: write
+                type: Spark
+                signal_dependencies: [never]
+                spark: {script: "SELECT 1 AS a", write: {table: "${TARGET}"}}
+            - job: {id: commit, type: IpCommit, ip_commit: {capture_step: look}}
           dag: sequential
         """
     )
     run = events.project.start("evident")
     with events.project.worker():
-        wait_until(lambda: events.captures("evident/look") and events.captures("evident/look")[0].state == "built", 60)
+        wait_until(lambda: events.project.statuses(run)["write"] == "WAITING_FOR_SIGNALS", 60)
         events.project.client.runs.kill(run)
         wait_until(lambda: events.project.show(run).ended, 60)
     (source,) = events.captures("evident/look")[0].sources
