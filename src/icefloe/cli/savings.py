@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,11 +12,11 @@ from rich.text import Text
 from icefloe.cli.moments import span
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.planner.savings import percent
 from icefloe.service.client import Client
-from icefloe.service.savings import Savings, SavingsLine
-from icefloe.service.savings import savings as summed_up
 from icefloe.workflow import durations
+
+if TYPE_CHECKING:
+    from icefloe.service.savings import Savings, SavingsLine
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +29,8 @@ def savings(
     output: OutputOption = Output.text,
 ) -> None:
     """Show what planned writes have read, against what the lookback they replace would have read."""
+    from icefloe.service.savings import savings as summed_up  # the planner takes a second to import
+
     start = time.time() - _seconds(since) if since is not None else None
     with Client() as client:
         if workflow is not None:
@@ -61,6 +63,8 @@ def _show(found: Savings) -> None:
 
 
 def _amounts(line: SavingsLine) -> tuple[str, ...]:
+    from icefloe.planner.savings import percent
+
     read, instead = line.read, line.instead
     return (
         f"{line.runs:,}",
