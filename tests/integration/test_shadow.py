@@ -13,7 +13,6 @@ import pytest
 
 from icefloe.config import Config
 from icefloe.planner import shadow
-from icefloe.planner.comparison import ComparedColumn, Comparison, Part, Type
 from icefloe.planner.errors import NotRepeatableError, ShadowMismatchError
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
@@ -32,9 +31,7 @@ PLAYED = [
         "some columns",
         "views per account, country and day",
         "by account",
-        "conditional sums",
         "dimension first, facts optional",
-        "rank within a day",
         "a table that is not captured",
     )
 ]
@@ -198,7 +195,7 @@ def _combinations() -> Iterator[Any]:
             yield pytest.param(fault, touched, mode, id=name, marks=marks)
 
 
-@pytest.mark.parametrize(("fault", "touched", "mode"), _combinations())
+@pytest.mark.parametrize(("fault", "touched", "mode"), list(_combinations()))
 def test_a_fault_is_found_and_nothing_is_published(faulty: Writes, fault: str, touched: bool, mode: Mode) -> None:
     by_key = "account_id" in faulty.request.keys and "event_day" not in faulty.request.keys
     if by_key:
@@ -243,14 +240,14 @@ def test_by_partitions_a_sample_finds_exactly_the_faults_that_lie_in_it(
     project_config: Config, spark: SparkSession
 ) -> None:
     made = world(project_config, spark, days=5)
-    for day in range(2, 9):
-        late_on(made, day)()
+    made.sql(f"DELETE FROM {made.namespace}.events WHERE event_day IS NULL")
+    late_on(made, 3)()
     writes = Writes(made, BY_PARTITION, "event_day", "account_id")
     writes.next_batch(late_on(made, 3))
     inside = {"2026-03-03", *_untouched_in_sample(writes)}
-    assert len(inside) == 1 + shadow.SAMPLE_PARTITIONS
-    days = [f"2026-03-{day:02}" for day in range(2, 9)]
-    lose = "DELETE FROM {{t}} WHERE account_id = 3 AND event_day = DATE'{day}'"
+    days = {str(row["event_day"]) for row in writes.rows()}
+    assert len(inside) == 1 + shadow.SAMPLE_PARTITIONS < len(days)
+    lose = "DELETE FROM {{t}} WHERE event_day = DATE'{day}'"
     assert {day for day in days if writes.is_found("sample", lose.format(day=day))} == inside
 
 
@@ -325,87 +322,6 @@ def test_a_stale_dimension_is_found_where_late_dimension_rows_arrive(
     for mode in MODES:
         assert writes.is_found(mode, "UPDATE {t} SET region = 'EU' WHERE account_id = 3")
         assert not writes.is_found(mode, "DELETE FROM {t} WHERE account_id = -7")
-
-
-# -- what counts as equal --------------------------------------------------------------------------------------------------------
-
-DOUBLES: Type = {"type": "array", "elementType": "double", "containsNull": True}
-WORDS: Type = {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}
-NESTED: Type = {"type": "struct", "fields": [{"name": "m", "type": WORDS}, {"name": "l", "type": DOUBLES}]}
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted", "has", "equal"),
-    [
-        ("int", "NULL, 1, 1", "1, NULL, 1", True),
-        ("int", "1, 1, 2", "1, 2, 2", False),
-        ("int", "NULL", "0", False),
-        ("string", "''", "NULL", False),
-        ("string", "'a '", "'a'", False),
-        ("double", "double('NaN'), NULL", "NULL, double('NaN')", True),
-        ("double", "double('NaN')", "NULL", False),
-        ("double", "double('NaN')", "1D", False),
-        ("double", "double('Infinity')", "1D", False),
-        ("double", "double('Infinity')", "double('-Infinity')", False),
-        ("double", "double('Infinity')", "double('Infinity')", True),
-        ("double", "-0D", "0D", True),
-        ("double", "0.1D + 0.2D, 5D", "5D, 0.3D", True),
-        ("double", "0.3D", "0.3000000001D", False),
-        ("double", "0.1D + 0.2D, 0.1D + 0.2D", "0.3D", False),
-        ("double", "0.1D + 0.2D, 0.3D, 0.3D", "0.3D, 0.1D + 0.2D, 0.1D + 0.2D", True),
-        ("double", "10000000000D", "10000000001D", False),
-        ("float", "0.1F", "CAST(0.1000001D AS FLOAT)", True),
-        ("float", "0.1F", "0.101F", False),
-        (DOUBLES, "array(-0D, double('NaN'), NULL)", "array(0D, double('NaN'), NULL)", True),
-        (DOUBLES, "array(1D, 2D)", "array(2D, 1D)", False),
-        (DOUBLES, "array()", "NULL", False),
-        (WORDS, "map('a', 1D, 'b', NULL)", "map('b', NULL, 'a', 1D)", True),
-        (WORDS, "map('a', 1D, 'b', -0D)", "map('b', 0D, 'a', 1D)", True),
-        (WORDS, "map('a', 1D)", "map('a', 2D)", False),
-        (WORDS, "map('a', 1D), map('a', 1D)", "map('a', 1D)", False),
-        (WORDS, "map()", "NULL", False),
-        (
-            NESTED,
-            "named_struct('m', map('a', 1D, 'b', 2D), 'l', array(1D))",
-            "named_struct('m', map('b', 2D, 'a', 1D), 'l', array(1D))",
-            True,
-        ),
-        (NESTED, "named_struct('m', NULL, 'l', NULL)", "NULL", False),
-    ],
-)
-def test_what_counts_as_equal(spark: SparkSession, kind: Type, wanted: str, has: str, equal: bool) -> None:
-    spelt = {
-        str(DOUBLES): "ARRAY<DOUBLE>",
-        str(WORDS): "MAP<STRING, DOUBLE>",
-        str(NESTED): "STRUCT<m: MAP<STRING, DOUBLE>, l: ARRAY<DOUBLE>>",
-    }.get(str(kind), str(kind))
-
-    def rows(values: str) -> str:
-        return f"SELECT 7 AS id, CAST(v AS {spelt}) AS v FROM (SELECT explode(array({values})) AS v)"
-
-    columns = (ComparedColumn("id", "integer"), ComparedColumn("v", kind))
-    comparison = Comparison(rows(wanted), f"({rows(has)})", columns, Part("everything"))
-    counts = spark.sql(comparison.counts()).collect()[0]
-    if comparison.has_floats and counts["missing"] + counts["extra"]:
-        counts = spark.sql(comparison.tolerant_counts()).collect()[0]
-    assert (counts["missing"] + counts["extra"] == 0) == equal
-    shown = spark.sql(comparison.rows(["id"], 41)).collect()
-    assert {row["n"] > 0 for row in shown} <= {True, False} and (not shown) == equal
-
-
-def test_a_target_with_wider_types_is_compared_in_its_own(project_config: Config, spark: SparkSession) -> None:
-    made = world(project_config, spark, days=1)
-    target = f"{made.namespace}.target"
-    made.sql(
-        f"CREATE TABLE {target} (account_id BIGINT, n BIGINT, share DOUBLE, price DECIMAL(12,2), m MAP<STRING,BIGINT>)"
-    )
-    text = """SELECT account_id, CAST(count(*) AS INT) AS n, CAST(0.1 AS FLOAT) AS share, CAST(1.5 AS DECIMAL(5,2)) AS price,
-              map('n', count(*), 'a', 1L) AS m FROM {n}.events GROUP BY account_id"""
-    writes = Writes(made, text, "account_id")
-    writes.next_batch()
-    for mode in MODES:
-        assert not writes.is_found(mode, "DELETE FROM {t} WHERE account_id = -7")
-    assert writes.is_found("full", "UPDATE {t} SET m = map('n', 0L, 'a', 1L) WHERE account_id IS NOT NULL")
 
 
 def test_a_select_that_is_not_repeatable_is_refused_before_anything_is_written(

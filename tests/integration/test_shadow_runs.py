@@ -1,4 +1,4 @@
-"""Shadow mode in real runs: what a mismatch leaves behind, and how one goes on."""
+"""Shadow mode in real runs: what a mismatch leaves behind, how one goes on, and what counts as equal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from icefloe.config import Config
+from icefloe.planner.comparison import ComparedColumn, Comparison, Part, Type
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.store import captures, triggers
@@ -13,6 +15,7 @@ from icefloe.triggers import failures
 from icefloe.triggers.failures import Patience
 from icefloe.workflow.model import Backoff
 from tests.integration.test_planned_writes import SELECT, WRITE, Bench, cause
+from tests.integration.test_shadow import MODES, Writes, world
 from tests.spark_server import Project
 
 if TYPE_CHECKING:
@@ -130,3 +133,84 @@ def test_what_gives_something_else_at_each_run_is_refused_before_a_session_is_as
     view = bench.runs.execute(bench.push_shadow("sample", select=select, write='{table: "${TARGET}"}'))
     assert view.status == "FAILED" and cause(view)["code"] == "planner.shadow-not-repeatable"
     assert "current_timestamp" in cause(view)["message"]
+
+
+# -- what counts as equal --------------------------------------------------------------------------------------------------------
+
+DOUBLES: Type = {"type": "array", "elementType": "double", "containsNull": True}
+WORDS: Type = {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}
+NESTED: Type = {"type": "struct", "fields": [{"name": "m", "type": WORDS}, {"name": "l", "type": DOUBLES}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "has", "equal"),
+    [
+        ("int", "NULL, 1, 1", "1, NULL, 1", True),
+        ("int", "1, 1, 2", "1, 2, 2", False),
+        ("int", "NULL", "0", False),
+        ("string", "''", "NULL", False),
+        ("string", "'a '", "'a'", False),
+        ("double", "double('NaN'), NULL", "NULL, double('NaN')", True),
+        ("double", "double('NaN')", "NULL", False),
+        ("double", "double('NaN')", "1D", False),
+        ("double", "double('Infinity')", "1D", False),
+        ("double", "double('Infinity')", "double('-Infinity')", False),
+        ("double", "double('Infinity')", "double('Infinity')", True),
+        ("double", "-0D", "0D", True),
+        ("double", "0.1D + 0.2D, 5D", "5D, 0.3D", True),
+        ("double", "0.3D", "0.3000000001D", False),
+        ("double", "0.1D + 0.2D, 0.1D + 0.2D", "0.3D", False),
+        ("double", "0.1D + 0.2D, 0.3D, 0.3D", "0.3D, 0.1D + 0.2D, 0.1D + 0.2D", True),
+        ("double", "10000000000D", "10000000001D", False),
+        ("float", "0.1F", "CAST(0.1000001D AS FLOAT)", True),
+        ("float", "0.1F", "0.101F", False),
+        (DOUBLES, "array(-0D, double('NaN'), NULL)", "array(0D, double('NaN'), NULL)", True),
+        (DOUBLES, "array(1D, 2D)", "array(2D, 1D)", False),
+        (DOUBLES, "array()", "NULL", False),
+        (WORDS, "map('a', 1D, 'b', NULL)", "map('b', NULL, 'a', 1D)", True),
+        (WORDS, "map('a', 1D, 'b', -0D)", "map('b', 0D, 'a', 1D)", True),
+        (WORDS, "map('a', 1D)", "map('a', 2D)", False),
+        (WORDS, "map('a', 1D), map('a', 1D)", "map('a', 1D)", False),
+        (WORDS, "map()", "NULL", False),
+        (
+            NESTED,
+            "named_struct('m', map('a', 1D, 'b', 2D), 'l', array(1D))",
+            "named_struct('m', map('b', 2D, 'a', 1D), 'l', array(1D))",
+            True,
+        ),
+        (NESTED, "named_struct('m', NULL, 'l', NULL)", "NULL", False),
+    ],
+)
+def test_what_counts_as_equal(spark: SparkSession, kind: Type, wanted: str, has: str, equal: bool) -> None:
+    spelt = {
+        str(DOUBLES): "ARRAY<DOUBLE>",
+        str(WORDS): "MAP<STRING, DOUBLE>",
+        str(NESTED): "STRUCT<m: MAP<STRING, DOUBLE>, l: ARRAY<DOUBLE>>",
+    }.get(str(kind), str(kind))
+
+    def rows(values: str) -> str:
+        return f"SELECT 7 AS id, CAST(v AS {spelt}) AS v FROM (SELECT explode(array({values})) AS v)"
+
+    columns = (ComparedColumn("id", "integer"), ComparedColumn("v", kind))
+    comparison = Comparison(rows(wanted), f"({rows(has)})", columns, Part("everything"))
+    counts = spark.sql(comparison.counts()).collect()[0]
+    if comparison.has_floats and counts["missing"] + counts["extra"]:
+        counts = spark.sql(comparison.tolerant_counts()).collect()[0]
+    assert (counts["missing"] + counts["extra"] == 0) == equal
+    shown = spark.sql(comparison.rows(["id"], 41)).collect()
+    assert {row["n"] > 0 for row in shown} <= {True, False} and (not shown) == equal
+
+
+def test_a_target_with_wider_types_is_compared_in_its_own(project_config: Config, spark: SparkSession) -> None:
+    made = world(project_config, spark, days=1)
+    target = f"{made.namespace}.target"
+    made.sql(
+        f"CREATE TABLE {target} (account_id BIGINT, n BIGINT, share DOUBLE, price DECIMAL(12,2), m MAP<STRING,BIGINT>)"
+    )
+    text = """SELECT account_id, CAST(count(*) AS INT) AS n, CAST(0.1 AS FLOAT) AS share, CAST(1.5 AS DECIMAL(5,2)) AS price,
+              map('n', count(*), 'a', 1L) AS m FROM {n}.events GROUP BY account_id"""
+    writes = Writes(made, text, "account_id")
+    writes.next_batch()
+    for mode in MODES:
+        assert not writes.is_found(mode, "DELETE FROM {t} WHERE account_id = -7")
+    assert writes.is_found("full", "UPDATE {t} SET m = map('n', 0L, 'a', 1L) WHERE account_id IS NOT NULL")

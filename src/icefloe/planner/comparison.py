@@ -37,7 +37,7 @@ class ComparedColumn:
 
     @property
     def is_float(self) -> bool:
-        return self.type in TOLERANCE
+        return isinstance(self.type, str) and self.type in TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)

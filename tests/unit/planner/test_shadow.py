@@ -246,7 +246,7 @@ def test_floats_are_found_inside_of_anything() -> None:
 
 def test_the_users_text_is_in_the_comparison_byte_for_byte_and_nothing_is_written() -> None:
     text = "SELECT  account_id,\tn FROM x -- a remark"
-    columns = (ComparedColumn("account_id", "long", "BIGINT"), ComparedColumn("n", "double"))
+    columns = (ComparedColumn("account_id", "long", "BIGINT"), ComparedColumn("n", "double"), ComparedColumn("m", MAP))
     comparison = Comparison(text, "lake.db.t.branch_b", columns, Part("everything"))
     for sql in (comparison.counts(), comparison.tolerant_counts(), comparison.rows(["account_id"], 41)):
         assert f"(\n{text}\n) AS q" in sql and "CAST(q.`account_id` AS BIGINT)" in sql
