@@ -16,7 +16,8 @@ from icefloe.lake import Lake, history
 from icefloe.spark import batch, predecessors, session
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
-from icefloe.spark.targets import parse
+from icefloe.spark.statements import Statement
+from icefloe.spark.targets import Effect, Write, parse
 from tests.spark_server import Project, fresh_namespace
 
 if TYPE_CHECKING:
@@ -331,3 +332,18 @@ def test_a_server_that_cannot_be_asked_makes_the_outcome_unknown() -> None:
     with pytest.raises(predecessors.OutcomeUnknownError, match="outcome is unknown") as caught:
         predecessors.end("sc://localhost:1", [str(uuid4())], print, within=1)
     assert "icefloe skip" in (caught.value.hint or "")
+
+
+def test_a_single_name_without_a_current_namespace_is_no_table_of_ours(
+    attempts: Attempts, project: Project, sql: Sql
+) -> None:
+    said: list[str] = []
+    somewhere = session.connect(project.config)
+    try:
+        somewhere.sql(f"USE {project.config.catalog.name}").collect()
+        fence = Fence(somewhere, attempts.lake, Fencing(Mark("files", "run"), "files"), said.append)
+        assert somewhere.catalog.currentDatabase() == "", "the case that is meant"
+        assert fence.admit(Write(Statement("write to a folder", 1, 1), "/data/files", Effect.ROWS))
+        assert "is no Iceberg table of this catalog" in said[0]
+    finally:
+        somewhere.stop()

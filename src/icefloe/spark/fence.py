@@ -373,8 +373,8 @@ class Fence:
             parts = parts[1:]
         elif len(parts) == 1 or not self._at_home:
             here = self._session.sql("SELECT current_catalog(), current_database()").collect()[0]
-            if here[0] != catalog:
-                return None
+            if here[0] != catalog or (len(parts) == 1 and not here[1]):
+                return None  # without a current namespace a single name is a file's, or Spark refuses it
             if len(parts) == 1:
                 parts = (*split_name(here[1]), *parts)
         try:
