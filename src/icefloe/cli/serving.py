@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icefloe.cli.output import note
 from icefloe.service.client import Client
-from icefloe.service.serving import Service
+
+if TYPE_CHECKING:
+    from icefloe.service.serving import Service
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +27,8 @@ def serve(
     ] = None,
 ) -> None:
     """Run scheduler and worker until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
+    from icefloe.service.serving import Service  # PyIceberg takes a second to import
+
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("icefloe").setLevel(logging.INFO)
     with Client() as client:
