@@ -25,6 +25,7 @@ from pyiceberg.types import LongType, NestedField
 
 from icefloe.config import Config
 from icefloe.lake import Lake
+from icefloe.service import project as projects
 from icefloe.service.client import Client
 from icefloe.service.pushing import push_files
 from icefloe.service.views import RunView
@@ -294,6 +295,7 @@ def test_the_long_story_with_scheduler_worker_and_spark_server_killed(tmp_path: 
     seed = int(os.environ.get("ICEFLOE_STORY_SEED") or random.randrange(2**32))
     print(f"seed {seed}: ICEFLOE_STORY_SEED={seed} pytest -m long {__file__}")
     config = prepare(tmp_path.resolve())
+    projects.init(config.root)
     Lake.open(config).tables.catalog.create_namespace("story")
     story, cast = Story(config, "story", tmp_path, seed), Cast(config)
     try:

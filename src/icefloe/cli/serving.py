@@ -27,7 +27,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run scheduler and worker until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
-    from icefloe.service.serving import Service  # the scheduler reads catalogs: PyIceberg takes a second
+    from icefloe.service.serving import Service  # PyIceberg takes a second to import
 
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("icefloe").setLevel(logging.INFO)
