@@ -227,7 +227,8 @@ def test_a_stale_key_that_no_source_row_has_is_found(project_config: Config, spa
     late_on(made, 3)()
     writes = Writes(made, BY_PARTITION, "event_day", "account_id")
     writes.next_batch(late_on(made, 3))
-    for row in ("DATE'2026-03-06', 999L, 1L, 0L, 1D", "DATE'2026-03-03', NULL, 3L, 0L, NULL"):
+    untouched = _untouched_in_sample(writes)[0]
+    for row in (f"DATE'{untouched}', 999L, 1L, 0L, 1D", "DATE'2026-03-03', NULL, 3L, 0L, NULL"):
         for mode in MODES:
             with pytest.raises(ShadowMismatchError) as caught:
                 writes.write(mode, writes.on(f"INSERT INTO {{t}} VALUES ({row})"))
