@@ -44,7 +44,7 @@ def test_right_batches_pass(
     monkeypatch.setattr(shadow, "SAMPLE_ROWS", 4)
     world = World.make(spark, project_config, 81)
     world.shadow = mode
-    assert play(world, PLAYED, 3).failed == {}
+    assert play(world, PLAYED, 2).failed == {}
 
 
 @pytest.mark.long
