@@ -41,6 +41,8 @@ from icefloe.table_names import format_identifier, parse_identifier
 
 LOG = logging.getLogger("icefloe.worker")
 POLL_SECONDS = 1.0
+QUIET_POLL_SECONDS = 3.0
+"""While no run is going on and no other worker is there to look after: what begins is told by a hint."""
 LOG_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 READY_LOOK = 200
@@ -149,7 +151,8 @@ class Worker:
         now = time.monotonic()
         if now >= self._next_poll:
             self._next_poll = now + POLL_SECONDS
-            self._look_around()
+            if self._look_around():
+                self._next_poll = now + QUIET_POLL_SECONDS
         if self.ledger.more_ready and not self.ledger.closed:
             self._look_for_work()
         if now >= self._next_log:
@@ -209,15 +212,15 @@ class Worker:
     def _look_again(self) -> None:
         self.ledger.more_ready = True
 
-    def _look_around(self) -> None:
-        """What must hold even when no hint ever arrives."""
+    def _look_around(self) -> bool:
+        """What must hold even when no hint ever arrives. Returns whether there is nothing to look after."""
         self.ledger.more_ready = True
         with self.database.read() as connection:
             living = workers.living(connection)
             waiting = runs.waiting_workflows(connection)
             orphans = runs.orphaned(connection)
             owned = runs.owned_by(connection, self.id)
-            self._look_after_run_timeouts(connection)
+            going_on = self._look_after_run_timeouts(connection)
         for worker, beat in self._contender.gone(living, self.id):
             with self.database.write() as connection:
                 workers.declare_gone(connection, worker.id, beat)
@@ -228,6 +231,8 @@ class Worker:
             self.ledger.follow(self.conductor.admit(workflow_id, self.ledger.claimer()))
         self._compare_claims(owned)
         self._look_for_signals()
+        others = any(worker.id != self.id for worker in living)
+        return not (going_on or others or waiting or orphans or owned)
 
     def _look_for_signals(self) -> None:
         """Let steps go on whose signals and watermarks have come."""
@@ -278,11 +283,14 @@ class Worker:
                 if (attempt.key.run_id, attempt.key.step_id) == (run_id, asked.step):
                     self._executor.cancel(attempt, lost=asked.lost)
 
-    def _look_after_run_timeouts(self, connection: Connection) -> None:
-        """Find runs whose time is over. Time counts on this worker's own clock, from when it first saw the run."""
+    def _look_after_run_timeouts(self, connection: Connection) -> bool:
+        """Find runs whose time is over. Time counts on this worker's own clock, from when it first saw the run. Returns whether
+        any is going on."""
         now = time.monotonic()
+        going_on = False
         seen: dict[str, tuple[float, float]] = {}
         for run_id, workflow_id, version, started in runs.in_progress(connection):
+            going_on = True
             limit = self.conductor.definitions.get(connection, workflow_id, version).workflow.timeout
             if isinstance(limit, float | int) and (self.serves is None or run_id in self.serves):
                 since, already = self._run_seen.get(run_id, (now, max(0.0, self.conductor.clock() - started)))
@@ -290,6 +298,7 @@ class Worker:
                 if already + now - since >= limit:
                     self._reactor.post(partial(self._time_out, run_id, float(limit)))
         self._run_seen = seen
+        return going_on
 
     def _time_out(self, run_id: str, limit: float) -> None:
         with suppress(Refused):
