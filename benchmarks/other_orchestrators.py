@@ -143,7 +143,8 @@ def main() -> None:
             found |= measure(options.chain, options.fan)
         except Exception as error:
             print(f"{name} could not be measured: {error}")
-    print(json.dumps({key: round(value, 2) for key, value in found.items()}))
+    print(json.dumps({key: round(value, 2) for key, value in found.items()}), flush=True)
+    os._exit(0)  # Prefect waits at its end for events to reach a server that has gone
 
 
 if __name__ == "__main__":
