@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 from icefloe.spark.session import connect
@@ -19,3 +21,15 @@ def test_a_table_written_by_one_session_is_read_by_the_next(project: Project, sp
         assert other.sql(f"SELECT sum(id) FROM {project.name('t')}").first()[0] == 3
     finally:
         other.stop()
+
+
+def test_a_forgotten_session_is_not_closed_by_the_garbage_collector(project: Project) -> None:
+    """It may run inside of gRPC, with its locks held: closing a channel there waits for ever."""
+    forgotten = connect(project.config)
+    client = forgotten.client
+    gone = weakref.ref(forgotten)
+    del forgotten
+    gc.collect()
+    assert gone() is None
+    assert not client.is_closed
+    client.close()

@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 PLAYED = [
     BY_NAME[name]
     for name in (
-        "some columns",
         "views per account, country and day",
         "by account",
         "dimension first, facts optional",
-        "a table that is not captured",
     )
 ]
 

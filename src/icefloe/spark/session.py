@@ -98,6 +98,9 @@ def _open(url: str, *, session_id: str | None = None, interceptor: Any = None) -
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         # PySpark 4.1 prints each error with its trace as one line of JSON to stderr, besides raising it.
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # PySpark closes a forgotten session in __del__ (4.1): wherever the garbage collector happens to run, be it inside of gRPC with its
+    # locks held, and there it waits for threads that need them. Sessions are stopped, or end with their process.
+    SparkSession.__del__ = lambda self: None  # type: ignore[method-assign]
     with short_errors(where=_without_token(url)):
         builder = DefaultChannelBuilder(url)
         if session_id is not None:
