@@ -31,6 +31,8 @@ LINT = {
 LANES = (("unit", "contract", "chaos", "e2e"), ("integration", "oracle"))
 SUITES = tuple(name for lane in LANES for name in lane)
 NO_TESTS = 5
+SHOWN = 4_000
+"""Characters of one failure that are shown at the end; the rest is above, where it happened."""
 _running: list[subprocess.Popen[str]] = []
 
 
@@ -42,6 +44,8 @@ class Result:
     passed: int
     failed: int
     seconds: float
+    shown: str = ""
+    """What failed and how, to be shown last, where it is looked for."""
 
 
 def main() -> int:
@@ -84,6 +88,9 @@ def run(wanted: list[str], *, long: bool) -> int:
             end_server(Path(os.environ["ICEFLOE_TEST_PROJECT"]))
     results.append(orphans())
     for result in results:
+        if result.shown:
+            print(result.shown, flush=True)
+    for result in results:
         mark = "FAILED" if result.failed else "ok"
         print(
             f"  {result.name:<12} {result.passed:>5} passed {result.failed:>4} failed {result.seconds:>7.1f} s  {mark}"
@@ -97,9 +104,8 @@ def lint(name: str, command: list[str]) -> Result:
     began = time.monotonic()
     tool = Path(sys.executable).with_name(command[0])
     result = subprocess.run([tool, *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
-    if result.returncode:
-        print(f"== {name}\n{result.stdout}{result.stderr}", flush=True)
-    return Result(name, int(result.returncode == 0), int(result.returncode != 0), time.monotonic() - began)
+    shown = f"== {name}\n{result.stdout}{result.stderr}"[-SHOWN:] if result.returncode else ""
+    return Result(name, int(result.returncode == 0), int(result.returncode != 0), time.monotonic() - began, shown)
 
 
 def suite(name: str, scratch: Path, *, long: bool) -> Result:
@@ -126,10 +132,20 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     if not report.exists():
         return Result(name, 0, 1, seconds)
     cases = list(ElementTree.parse(report).iter("testcase"))
-    bad = sum(any(case.find(kind) is not None for kind in ("failure", "error", "skipped")) for case in cases)
+    shown = [text for case in cases if (text := failure(case))]
+    bad = len(shown)
     if returned and not bad:
         bad = 1  # pytest itself failed: collection, a plugin, a crash
-    return Result(name, len(cases) - bad if cases else 0, bad, seconds)
+    return Result(name, len(cases) - bad if cases else 0, bad, seconds, "\n".join(shown))
+
+
+def failure(case: ElementTree.Element) -> str:
+    """What one test has to say, if it did not pass."""
+    for kind in ("failure", "error", "skipped"):
+        if (found := case.find(kind)) is not None:
+            place = f"{case.get('classname')}::{case.get('name')} ({float(case.get('time', 0)):.1f} s)"
+            return f"== {kind}: {place}\n{found.get('message', '')[:SHOWN]}\n{(found.text or '')[-SHOWN:]}"
+    return ""
 
 
 def say(name: str, line: str) -> None:

@@ -250,3 +250,15 @@ def test_pausing_a_workflow_is_remembered_and_touches_no_run(project: Project) -
     assert project.execute(workflow).status == "SUCCEEDED"
     project.client.workflows.set_paused(workflow, False)
     assert not project.client.workflows.show(workflow).paused
+
+
+def test_a_list_of_runs_by_something_that_is_not_there_says_so(project: Project) -> None:
+    listing = project.client.runs.listing
+    with pytest.raises(UsageError, match="no status of a run") as unknown:
+        listing(status="NOPE")
+    assert "TIMED_OUT" in (unknown.value.hint or "")
+    with pytest.raises(NotFoundError, match="no workflow 'nosuch'"):
+        listing("nosuch")
+    with pytest.raises(NotFoundError, match="no run 'nosuch'"):
+        listing(before="nosuch")
+    assert listing(status="SUCCEEDED") == []

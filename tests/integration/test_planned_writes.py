@@ -41,6 +41,7 @@ Description: Minutes watched per account and day, kept exact while late events a
 Workflow:
   id: {id}
   owner: playback-team
+  retry_policy: {{error: 3}}
   TARGET: {n}.playback_agg
   jobs:
     - job:
@@ -54,6 +55,7 @@ Workflow:
           script: |
             {select}
           write: {write}
+          shadow: {shadow}
     - job:
         id: commit_checkpoint
         type: IpCommit
@@ -83,10 +85,9 @@ class Bench:
     def load(self, rows: str) -> None:
         self.spark.sql(f"INSERT INTO {self.namespace}.playback_daily VALUES {rows}").collect()
 
-    def push(self, *, select: str = SELECT, write: str = WRITE) -> str:
-        text = AGGREGATE.format(
-            id=f"agg_{self.namespace}", n=self.namespace, select=select.format(n=self.namespace), write=write
-        )
+    def push(self, *, select: str = SELECT, write: str = WRITE, shadow: str = "off") -> str:
+        own = select.format(n=self.namespace)
+        text = AGGREGATE.format(id=f"agg_{self.namespace}", n=self.namespace, select=own, write=write, shadow=shadow)
         return self.runs.push(text)
 
     def rows(self, table: str = "playback_agg") -> list[tuple[Any, ...]]:
@@ -137,6 +138,8 @@ def test_duplicate_keys_publish_nothing_and_name_the_row(bench: Bench) -> None:
     view = bench.runs.execute(bench.push(select="SELECT account_id, view_min FROM {n}.playback_daily", write=write))
     assert view.status == "FAILED"
     assert cause(view)["code"] == "planner.keys-not-unique" and "account_id = 1" in cause(view)["message"]
+    step = next(one for one in view.steps if one.id == "aggregate")
+    assert (step.status, step.attempts) == ("FATALLY_FAILED", 1), "the same rows would be refused again"
     assert bench.rows() == []
 
 

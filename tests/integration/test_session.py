@@ -6,6 +6,7 @@ import gc
 import weakref
 from typing import TYPE_CHECKING
 
+from icefloe.spark.launch import shuffle_settings
 from icefloe.spark.session import connect
 from tests.spark_server import Project
 
@@ -21,6 +22,12 @@ def test_a_table_written_by_one_session_is_read_by_the_next(project: Project, sp
         assert other.sql(f"SELECT sum(id) FROM {project.name('t')}").first()[0] == 3
     finally:
         other.stop()
+
+
+def test_a_local_server_shuffles_into_parts_for_its_cores(project: Project, spark: SparkSession) -> None:
+    wanted = shuffle_settings(project.config.spark.master)
+    assert wanted, "the tests run on a local master"
+    assert {name: spark.conf.get(name) for name in wanted} == wanted
 
 
 def test_a_forgotten_session_is_not_closed_by_the_garbage_collector(project: Project) -> None:

@@ -14,7 +14,7 @@ from icefloe.store import captures, triggers
 from icefloe.triggers import failures
 from icefloe.triggers.failures import Patience
 from icefloe.workflow.model import Backoff
-from tests.integration.test_planned_writes import SELECT, WRITE, Bench, cause
+from tests.integration.test_planned_writes import WRITE, Bench, cause
 from tests.integration.test_shadow import MODES, Writes, world
 from tests.spark_server import Project
 
@@ -23,35 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.connect.session import SparkSession
 
-AGAIN = """
-Workflow:
-  id: agg_{n}
-  owner: playback-team
-  TARGET: {n}.playback_agg
-  retry_policy: {{error: 3}}
-  jobs:
-    - job:
-        id: capture_change
-        type: IpCapture
-        ip_capture: {{source_tables: [{n}.playback_daily]}}
-    - job:
-        id: aggregate
-        type: Spark
-        spark:
-          script: |
-            {select}
-          write: {write}
-          shadow: {shadow}
-    - job: {{id: commit_checkpoint, type: IpCommit, ip_commit: {{capture_step: capture_change}}}}
-  dag: sequential
-"""
-
 
 class ShadowBench(Bench):
-    def push_shadow(self, shadow: str, *, select: str = SELECT, write: str = WRITE) -> str:
-        text = AGAIN.format(n=self.namespace, select=select.format(n=self.namespace), write=write, shadow=shadow)
-        return self.runs.push(text)
-
     def capture(self) -> captures.CaptureRecord | None:
         with self.runs.client.database.read() as connection:
             return captures.open_capture(connection, f"agg_{self.namespace}/capture_change")
@@ -65,7 +38,7 @@ def bench(project: Project, spark: SparkSession) -> Iterator[ShadowBench]:
 
 
 def test_a_mismatch_is_fatal_publishes_nothing_and_the_batch_is_taken_over_by_a_full_run(bench: ShadowBench) -> None:
-    workflow = bench.push_shadow("full")
+    workflow = bench.push(shadow="full")
     assert bench.runs.execute(workflow).status == "SUCCEEDED"
     # What a lookback has left behind: a day that nobody would look at again.
     bench.spark.sql(f"UPDATE {bench.namespace}.playback_agg SET views = 17 WHERE account_id = 1").collect()
@@ -95,7 +68,7 @@ def test_a_mismatch_is_fatal_publishes_nothing_and_the_batch_is_taken_over_by_a_
     assert _outputs(again, "capture_change")["capture_id"] == left.id, "the same batch, not a new one"
     assert f"icefloe restart {again.run_id} --version latest" in cause(again)["hint"]
 
-    bench.push_shadow("full", write=WRITE.replace("auto", "full"))
+    bench.push(shadow="full", write=WRITE.replace("auto", "full"))
     client = bench.runs.client
     client.runs.restart(again.run_id, version="latest")
     mended = client.work(again.run_id)
@@ -115,7 +88,7 @@ def _held_back(client: Client, workflow: str) -> bool:
 
 
 def test_what_was_compared_is_told_to_later_steps(bench: ShadowBench) -> None:
-    workflow = bench.push_shadow("sample")
+    workflow = bench.push(shadow="sample")
     view = bench.runs.execute(workflow)
     assert view.status == "SUCCEEDED", cause(view)
     assert _outputs(view)["shadow_compared_rows"] == len(bench.rows())
@@ -130,7 +103,7 @@ def _outputs(view: Any, step: str = "aggregate") -> dict[str, Any]:
 
 def test_what_gives_something_else_at_each_run_is_refused_before_a_session_is_asked_for(bench: ShadowBench) -> None:
     select = "SELECT account_id, current_timestamp() AS loaded FROM {n}.playback_daily"
-    view = bench.runs.execute(bench.push_shadow("sample", select=select, write='{table: "${TARGET}"}'))
+    view = bench.runs.execute(bench.push(shadow="sample", select=select, write='{table: "${TARGET}"}'))
     assert view.status == "FAILED" and cause(view)["code"] == "planner.shadow-not-repeatable"
     assert "current_timestamp" in cause(view)["message"]
 

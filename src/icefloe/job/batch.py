@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from icefloe.errors import UsageError
 from icefloe.job.parameters import Parameters
 from icefloe.job.writing import WriteMode, write_frame
+from icefloe.whole_files import write_json
 
 
 class NoSuchSourceError(UsageError):
@@ -159,9 +159,7 @@ class Job:
         """Publish output parameters. May be called several times; a later value of a name replaces an earlier one."""
         self._outputs |= {name: _plain(value) for name, value in values.items()}
         if self.output_file is not None:
-            partial = self.output_file.with_suffix(".partial")
-            partial.write_text(json.dumps(self._outputs), encoding="utf-8")
-            partial.replace(self.output_file)
+            write_json(self.output_file, self._outputs)
 
 
 def _plain(value: Any) -> Any:

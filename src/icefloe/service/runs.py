@@ -230,8 +230,14 @@ class Runs:
     def listing(
         self, workflow_id: str | None = None, status: str | None = None, most: int = 50, before: str | None = None
     ) -> list[RunView]:
+        if status is not None and status not in set(RunStatus):
+            raise UsageError(f"{status!r} is no status of a run", hint=f"one of {', '.join(RunStatus)}")
         with self._database.read() as connection:
             after = runs.load(connection, before) if before else None
+            if before and after is None:
+                raise NotFoundError(f"there is no run {before!r}", hint="icefloe runs")
+            if workflow_id is not None and stored.load(connection, workflow_id) is None:
+                raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
             found = runs.listing(
                 connection, workflow_id=workflow_id, status=status, most=most, before=after.seq if after else None
             )

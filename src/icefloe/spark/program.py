@@ -29,6 +29,7 @@ from icefloe.spark.fence import Fence
 from icefloe.spark.order import Kind, Order
 from icefloe.spark.progress import ProgressLog
 from icefloe.spark.wire import Wire
+from icefloe.whole_files import write_json
 
 
 class CancelledError(BaseException):
@@ -169,10 +170,7 @@ def carry_out(order: Order, opened: Any, fence: Fence) -> None:
 
 
 def write_result(result: dict[str, Any]) -> None:
-    path = Path(os.environ["ICEFLOE_RESULT"])
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result), encoding="utf-8")
-    partial.replace(path)
+    write_json(Path(os.environ["ICEFLOE_RESULT"]), result)
 
 
 def say(line: str) -> None:

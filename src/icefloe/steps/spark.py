@@ -136,6 +136,8 @@ class SparkStep(StepRuntime):
         }
         if written.savings is not None:
             outputs["savings"] = TypedValue.of(written.savings.line)
+        if written.compared_rows is not None:
+            outputs["shadow_compared_rows"] = TypedValue.of(written.compared_rows)
         return Done(
             Outcome(Kind.SUCCEEDED, outputs),
             in_transaction=record,

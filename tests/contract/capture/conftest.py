@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField
 
 from icefloe.lake import Lake
+from icefloe.lake.catalog import LoadedTable
 from icefloe.service import project as projects
 from icefloe.store import captures
 from icefloe.store.captures import CaptureRecord, CheckpointRecord
@@ -21,6 +22,19 @@ from tests.projects import Project, make_project
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", DateType()))
 SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"))
+
+
+def opened_files(table: LoadedTable) -> list[str]:
+    """The locations of what is read through this table from now on, in order."""
+    opened: list[str] = []
+    read = table.read
+
+    def counting(location: str) -> bytes:
+        opened.append(location)
+        return read(location)
+
+    table.read = counting  # type: ignore[method-assign]
+    return opened
 
 
 class Bench:

@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 
 from icefloe.lake.partition_sizes import PartitionSizes, identity_columns, sizes_by_value
-from tests.contract.capture.conftest import Bench
+from tests.contract.capture.conftest import Bench, opened_files
 
 FIRST, SECOND, THIRD = (date(2026, 3, day) for day in (1, 2, 3))
 
@@ -72,14 +72,7 @@ def test_manifests_that_cannot_hold_a_wanted_value_are_not_opened(bench: Bench) 
     bench.append("db.events", 1, day=1)
     head = bench.append("db.events", 2, day=2)
     table = bench.lake.table("db.events")
-    opened: list[str] = []
-    read = table.read
-
-    def counting(location: str) -> bytes:
-        opened.append(location)
-        return read(location)
-
-    table.read = counting  # type: ignore[method-assign]
+    opened = opened_files(table)
     assert sizes_by_value(table, head, "day", [THIRD]) == PartitionSizes({}, {})
     assert len(opened) == 1, "the manifest list alone"
 

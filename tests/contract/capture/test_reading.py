@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
 from icefloe.lake import reading
 from icefloe.lake.survey import FileCounts
-from tests.contract.capture.conftest import Bench
+from tests.contract.capture.conftest import Bench, opened_files
 
 
 def oracle(bench: Bench, wanted: set[date] | None = None) -> tuple[int, int, int]:
@@ -64,14 +64,7 @@ def test_manifests_that_are_older_than_the_window_are_not_opened(events: Bench) 
     for day in (5, 1, 2, 3, 9):
         head = events.append("db.events", 1, day=day)
     table = events.lake.table("db.events")
-    opened: list[str] = []
-    read = table.read
-
-    def counting(location: str) -> bytes:
-        opened.append(location)
-        return read(location)
-
-    table.read = counting  # type: ignore[method-assign]
+    opened = opened_files(table)
     found = reading.newest_days(table, head, 5)
     assert found is not None and found.values == (date(2026, 3, 5), date(2026, 3, 9))
     assert len(opened) == 3, "the manifest list and two manifests"

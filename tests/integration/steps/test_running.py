@@ -17,6 +17,7 @@ def test_a_submitted_application_runs_the_classic_api_fenced_and_with_static_set
     bench.file(
         "classic.py",
         f"""
+        import sys
         from pyspark.sql import SparkSession
         from icefloe import job
 
@@ -29,7 +30,8 @@ def test_a_submitted_application_runs_the_classic_api_fenced_and_with_static_set
             spark.sql(f"SELECT * FROM {bench.db}.{{name}} VERSION AS OF 'main'").count() for name in ("a", "b", "c")
         ]
         job.output(
-            others_see=others_see, master=spark.sparkContext.master, codec=spark.conf.get("spark.io.compression.codec")
+            others_see=others_see, master=spark.sparkContext.master, codec=spark.conf.get("spark.io.compression.codec"),
+            forked="icefloe.engine.supervisor" in sys.modules,
         )
         """,
     )
@@ -37,9 +39,18 @@ def test_a_submitted_application_runs_the_classic_api_fenced_and_with_static_set
     run = succeeded(bench.step(settings))
     outputs = run.steps[0].outputs
     assert (outputs["master"], outputs["codec"]) == ("local[2]", "zstd")
+    assert outputs["forked"] is False, "spark-submit has started the process"
     assert list(outputs["others_see"]) == [1, 1, 1], "nothing is visible before the script has ended"
     assert (bench.rows("a"), bench.rows("b"), bench.rows("c")) == ([(0,), (1,), (2,)], [(0,), (3,)], [(0,), (1,), (2,)])
     assert bench.branches("a") == []
+
+
+def test_a_step_on_a_server_is_forked_from_a_warm_process(bench: SparkBench) -> None:
+    bench.file(
+        "where.py",
+        "import sys\nfrom icefloe import job\njob.output(forked='icefloe.engine.supervisor' in sys.modules)\n",
+    )
+    assert succeeded(bench.step("script: where.py")).steps[0].outputs["forked"] is True
 
 
 def test_settings_hold_for_the_step_and_a_static_one_names_spark_submit(bench: SparkBench) -> None:

@@ -23,7 +23,7 @@ from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.order import Order
-from icefloe.steps.writing import columns, outputs, told
+from icefloe.steps.writing import columns, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
 from icefloe.steps.writing.ledger import Ledger
@@ -64,11 +64,12 @@ def run(
     )
     target, snapshot_id = next(iter(results.items()), (lake.canonical_name(work.request.target), None))
     version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
-    tell(Told(ledger.entry(target, fencing(1).mark.run, snapshot_id), version))
+    compared = attempt.compared_rows if work.shadow != "off" else None
+    tell(Told(ledger.entry(target, fencing(1).mark.run, snapshot_id), version, compared))
     return results
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Attempt:
     session: Any
     lake: Lake
@@ -77,6 +78,7 @@ class _Attempt:
     log: Log
     ledger: Ledger
     logic: Versions
+    compared_rows: int = 0
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -84,8 +86,6 @@ class _Attempt:
         name = self.lake.canonical_name(request.target)
         full = f"{self.lake.tables.name}.{name}"
         exists = self._exists(name)
-        if self.work.shadow != "off":
-            outputs.publish({"shadow_compared_rows": 0})
         if exists and fence.is_published(full):
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
@@ -121,7 +121,7 @@ class _Attempt:
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
         if shadow is not None:
-            outputs.publish({"shadow_compared_rows": shadow.compare(fence.branch)})
+            self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(facts)
 
     def _exists(self, name: str) -> bool:

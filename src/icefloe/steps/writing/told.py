@@ -11,21 +11,25 @@ from typing import Any
 
 from icefloe.planner.logic import Version
 from icefloe.steps.writing.ledger import Entry
+from icefloe.whole_files import write_json
 
 FILE = "written.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand."""
+    """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand. ``compared_rows`` None:
+    shadow mode is off."""
 
     savings: Entry | None = None
     logic: Version | None = None
+    compared_rows: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "savings": self.savings.to_json() if self.savings is not None else None,
             "logic": self.logic.to_json() if self.logic is not None else None,
+            "compared_rows": self.compared_rows,
         }
 
     @classmethod
@@ -34,15 +38,13 @@ class Told:
         return cls(
             Entry.from_json(savings) if savings is not None else None,
             Version.from_json(logic) if logic is not None else None,
+            data.get("compared_rows"),
         )
 
 
 def write(told: Told) -> None:
     """Beside the result file, and before it: who finds a result finds this."""
-    file = Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE)
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(told.to_json()), encoding="utf-8")
-    partial.replace(file)
+    write_json(Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE), told.to_json())
 
 
 def read(folder: Path) -> Told:
