@@ -24,6 +24,21 @@ def test_a_table_written_by_one_session_is_read_by_the_next(project: Project, sp
         other.stop()
 
 
+def test_a_session_without_code_of_its_own_shares_the_server_s_and_nothing_else(project: Project) -> None:
+    first, second = (connect(project.config, brings_code=False) for _ in range(2))
+    try:
+        assert first.session_id != second.session_id
+        assert first.conf.get("spark.sql.artifact.isolation.enabled") == "false"
+        first.sql("SET spark.sql.shuffle.partitions = 3")
+        first.sql("CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
+        assert first.table("mine").collect()[0][0] == 1
+        assert second.conf.get("spark.sql.shuffle.partitions") != "3"
+        assert not second.catalog.tableExists("mine")
+    finally:
+        first.stop()
+        second.stop()
+
+
 def test_a_local_server_shuffles_into_parts_for_its_cores(project: Project, spark: SparkSession) -> None:
     wanted = shuffle_settings(project.config.spark.master)
     assert wanted, "the tests run on a local master"

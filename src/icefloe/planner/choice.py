@@ -24,6 +24,10 @@ LEAST_BITS = 8
 """A column with fewer bits to its values is not trusted to tell much, however small the partitions are."""
 NEARLY_UNIQUE = 0.3
 """Where the result has this many rows for each row of the source, grouping before a shuffle shrinks nothing."""
+SPARSE = 1 / 8
+"""A partition with a smaller part of a batch's rows has few of them: they are brought together before they are written."""
+MANY_SMALL_GROUPS = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
+"""Spark's small map in front of the large one is full at once, and then each row is looked up in both."""
 
 PROPERTIES = {
     "format-version": "2",
@@ -239,7 +243,7 @@ class _Choice:
         done = self._done(
             "append",
             "every row of the result comes from one new row",
-            self._writer().append(),
+            self._writer().append(self._sparse()),
             touched,
             self._change_reads(),
         )
@@ -304,6 +308,7 @@ class _Choice:
             touched,
             self._partition_by(),
             PROPERTIES,
+            MANY_SMALL_GROUPS if self._groups_are_small() else {},
             uncaptured=tuple(
                 name
                 for name in self._analysis.query.table_names
@@ -314,22 +319,41 @@ class _Choice:
     # -- parts -------------------------------------------------------------------------------------------------------------
 
     def _writer(self, keys: tuple[KeyColumn, ...] = ()) -> Writer:
-        return Writer(self._analysis, self._target, self._columns, keys, self._link, self._clustered())
+        gathered_by = None
+        if self._target.scattered:
+            gathered_by = next((name for name in self._columns if name.lower() in self._partition_columns()), None)
+        return Writer(self._analysis, self._target, self._columns, keys, self._link, self._clustered(), gathered_by)
+
+    def _partition_columns(self) -> set[str]:
+        return {name.lower() for name in self._target.identity_columns}
+
+    def _sparse(self) -> tuple[Any, ...]:
+        """Changed partitions with few rows each, of the one changed table; none, if they are not worth a reading of their own."""
+        link = self._link
+        if link is None or not self._target.scattered or len(self._analysis.changed) != 1:
+            return ()
+        total = sum(link.added.values())
+        found = tuple(value for value in link.values if link.added.get(value, 0) < SPARSE * total)
+        return found if len(found) > 1 else ()
 
     def _clustered(self) -> tuple[str, ...]:
         """What the source's rows are sent to their group by before they are grouped, once, in place of a shuffle each for the
         partial groups and the distinct values in them. Only where groups are so small that grouping first would not shrink them."""
-        there, live = self._contents.target, self._contents.source
-        if not there or not live or not _counts_distinct(self._analysis.query.tree):
-            return ()
-        common = [value for value in there if value in live]
-        if sum(there[value].rows for value in common) < NEARLY_UNIQUE * sum(live[value].rows for value in common):
+        if not _counts_distinct(self._analysis.query.tree) or not self._groups_are_small():
             return ()
         found = self._analysis.influence
         unique = found.relation.unique if found is not None else None
         if not unique or len(self._columns) != len(found.relation.columns if found else ()):
             return ()
         return tuple(self._columns[index] for index in sorted(unique))
+
+    def _groups_are_small(self) -> bool:
+        """By the partitions that are in both, the target and the one changed table."""
+        there, live = self._contents.target, self._contents.source
+        if not there or not live or not self._analysis.query.tree.args.get("group"):
+            return False
+        common = [value for value in there if value in live]
+        return sum(there[value].rows for value in common) >= NEARLY_UNIQUE * sum(live[value].rows for value in common)
 
     def _filter_keys(self) -> tuple[KeyColumn, ...]:
         """The given keys as far as they are mapped; without any, what makes the rows unique; else all that is mapped."""

@@ -103,6 +103,8 @@ class TargetState:
     """Columns that every partition spec of the target's live files has with the identity transform."""
     total: Size = Size()
     merge_on_read: bool = True
+    scattered: bool = False
+    """Each task writes its rows to their partitions as they come; nothing brings them together before."""
 
 
 @dataclass(frozen=True, slots=True)

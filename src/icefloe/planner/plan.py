@@ -72,6 +72,8 @@ class Plan:
     partition_by: tuple[str, ...] = ()
     """For a target that does not exist yet."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the session, while the statements run."""
     changed_keys: ChangedKeys | None = None
     """How changed rows of the sources show in the result, if not by whole partitions; with late partitions, in those only."""
     uncaptured: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ class Plan:
                 }
                 for read in self.reads
             ],
+            "settings": dict(self.settings),
             "statements": [{"role": one.role, "sql": one.sql} for one in self.statements],
             "duplicates": self.duplicates,
         }

@@ -2,8 +2,11 @@
 
 Two forms restrict the SELECT to what changed. Where one reading of one table changed and every row of the result needs a row of
 it, the table's name is bound to a selection of its rows: late partitions by key, overwritten ones whole, new ones from the change
-table, all through one run of the SELECT. In all other cases the selection stands on top of the SELECT, and Spark's optimizer
-pushes it down as far as it can; the result is the same.
+table. In all other cases the selection stands on top of the SELECT, and Spark's optimizer pushes
+it down as far as it can; the result is the same.
+
+Where a few rows go to each of many partitions, and nothing else brings them together, they are computed by a reading of the SELECT of
+their own and gathered by partition before they are written: one small file in each, not one of every task. What reads the target later, the next batch's search for its keys first of all, pays for each file.
 """
 
 from __future__ import annotations
@@ -60,17 +63,20 @@ class Writer:
     link: Link | None = None
     clustered: tuple[str, ...] = ()
     """Columns of the result: the changed table's rows are sent to where these are equal before anything is computed of them."""
+    gathered_by: str | None = None
+    """The result's column that the target is partitioned by, if there is one."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
     def full(self, *, delete: bool) -> tuple[Statement, ...]:
-        everything = self._append([self._rows(self._at_to(), None)])
+        everything = self._append([self._rows(self._at_to(), None, gathered=True)])
         if not delete:
             return (everything,)
         return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
 
-    def append(self) -> tuple[Statement, ...]:
-        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing."""
+    def append(self, sparse: Sequence[Any] = ()) -> tuple[Statement, ...]:
+        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing. ``sparse`` are changed
+        partitions with few rows, of a link by the one changed table."""
         found = self.analysis.influence
         assert found is not None
         changed = frozenset(one.id for one in self.analysis.changed)
@@ -86,7 +92,17 @@ class Writer:
                 relations[one.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
             elif state.captured:
                 relations[one.table.start] = state.at_to
-        return (self._append([self._rows(relations, None)]),)
+        if not sparse:
+            return (self._append([self._rows(relations, None)]),)
+        assert self.link is not None
+        (one,) = self.analysis.changed
+        key = self.link.sources[one.id]
+        dense = [value for value in self.link.values if value not in sparse]
+        rows = []
+        for values, gathered in ((sparse, True), (dense, False)):
+            some = f"(SELECT * FROM {relations[one.table.start]} WHERE {within(key, values)})"
+            rows.append(self._rows({**relations, one.table.start: some}, None, gathered=gathered))
+        return (self._append(rows),)
 
     def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
         """Delete what changed from the target, then append it as it is now, in one append."""
@@ -99,7 +115,7 @@ class Writer:
             out.append(self._delete_keys(touched))
         single = self._single()
         if single is not None:
-            rows = [self._rows(self._selected(single, touched, by_key, new_from_changes), None)]
+            rows = self._selected(single, touched, by_key, new_from_changes)
         else:
             rows = self._filtered(touched, by_key, new_from_changes)
         out.append(self._append(rows))
@@ -127,11 +143,12 @@ class Writer:
         named = f" ({', '.join(quote(column) for column in self.columns)})" if self.columns else ""
         return Statement("append", f"INSERT INTO {self.target.branch_name}{named}\n" + "\nUNION ALL\n".join(rows))
 
-    def _rows(self, relations: dict[int, str], condition: str | None) -> str:
+    def _rows(self, relations: dict[int, str], condition: str | None, *, gathered: bool = False) -> str:
         named = ", ".join(f"q.{quote(column)}" for column in self.columns) or "q.*"
         text = self.analysis.query.bound(lambda table: relations.get(table.start))
         where = f"\nWHERE {condition}" if condition else ""
-        return f"SELECT {named} FROM (\n{text}\n) AS q{where}"
+        hint = f"/*+ REBALANCE({quote(self.gathered_by)}) */ " if gathered and self.gathered_by else ""
+        return f"SELECT {hint}{named} FROM (\n{text}\n) AS q{where}"
 
     def _delete_keys(self, touched: Partitions | None) -> Statement:
         within = f"{self._among('t.' + quote(touched.column), touched.late)} AND " if touched is not None else ""
@@ -167,21 +184,23 @@ class Writer:
             return parts[0].replace("SELECT ", "SELECT DISTINCT ", 1)
         return "\nUNION\n".join(parts)
 
-    def _selected(
-        self, one: Occurrence, touched: Partitions | None, by_key: bool, new_from_changes: bool
-    ) -> dict[int, str]:
-        """The rows of the one changed table that matter, in place of the table."""
+    def _selected(self, one: Occurrence, touched: Partitions | None, by_key: bool, new_from_changes: bool) -> list[str]:
+        """The SELECT over the rows of the one changed table that matter: those with changed keys, and whole partitions."""
         state = self.analysis.state(one)
-        parts = []
+        rows, parts = [], []
         if by_key:
             late = ""
             if touched is not None and self.link is not None:
                 late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
             same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
-            parts.append(
+            some = (
                 f"SELECT s.* FROM {state.at_to} AS s WHERE {late}"
                 f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
             )
+            if self.gathered_by:
+                rows.append(self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True))
+            else:
+                parts.append(some)
         if touched is not None and self.link is not None:
             key = self.link.sources[one.id]
             whole = touched.overwritten if new_from_changes else (*touched.overwritten, *touched.new)
@@ -191,12 +210,15 @@ class Writer:
                 everything = not by_key and not whole and set(touched.new) == set(self.link.values)
                 where = "" if everything else f" WHERE {within(key, touched.new)}"
                 parts.append(f"SELECT * FROM {self._change_table(state)}{where}")
-        if not parts:
+        if not rows and not parts:
             parts.append(f"SELECT * FROM {state.at_to} WHERE FALSE")
-        relations = self._at_to()
-        rows = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
-        relations[one.table.start] = self._sent(one, rows)
-        return relations
+        if parts:
+            some = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
+            rows.append(self._rows(self._in_place_of(one, self._sent(one, some)), None))
+        return rows
+
+    def _in_place_of(self, one: Occurrence, rows: str) -> dict[int, str]:
+        return {**self._at_to(), one.table.start: rows}
 
     def _sent(self, one: Occurrence, rows: str) -> str:
         columns = {quote(column.name) for column in self.analysis.state(one).columns}

@@ -78,7 +78,12 @@ class Running:
         order = self.order
         wire = Wire()
         opened = session.connect(
-            self._config(), note=say, remote=order.remote, session_id=order.session_id, interceptor=wire
+            self._config(),
+            note=say,
+            remote=order.remote,
+            session_id=order.session_id,
+            interceptor=wire,
+            brings_code=order.kind in (Kind.SCRIPT, Kind.FUNCTION),
         )
         self._url = session.address(opened)
         fault("spark.session")

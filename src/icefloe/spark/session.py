@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from icefloe.config import Config, expand
 from icefloe.errors import UsageError
@@ -26,11 +27,13 @@ def connect(
     remote: str | None = None,
     session_id: str | None = None,
     interceptor: Any = None,
+    brings_code: bool = True,
 ) -> SparkSession:
     """A new session. Starts the project's server when it is needed; ``note`` is told what is being waited for.
 
     ``remote`` is an address other than the configuration's. ``session_id`` (a UUID) is what others find the session by;
-    ``interceptor`` sees what is sent. The session keeps the server in use until it is stopped, forgotten or its process ends.
+    ``interceptor`` sees what is sent. Without code of its own (``brings_code``: files, jars) it uses what the server has compiled for
+    other sessions. The session keeps the server in use until it is stopped, forgotten or its process ends.
     """
     address = remote or config.spark.remote
     if address:
@@ -45,6 +48,8 @@ def connect(
                     session.conf.set(key, value)
         return session
     lease = server.ensure(config, note=note)
+    if not brings_code:
+        session_id = _with_compiled_code(lease.url, session_id or str(uuid4()))
     session = _open(lease.url, session_id=session_id, interceptor=interceptor)
     weakref.finalize(session, lease.release)
     with short_errors():
@@ -114,6 +119,23 @@ def _open(url: str, *, session_id: str | None = None, interceptor: Any = None) -
     # PySpark's own policy retries for ten minutes, also at exit (4.1). A local server that is gone does not come back.
     opened.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1000)])
     return opened
+
+
+def _with_compiled_code(url: str, session_id: str) -> str:
+    """Make a session on the server that uses the code it has generated and compiled for others.
+
+    Spark keeps generated code by class loader, and Connect gives each session one of its own, for the jars it may bring (4.1): every
+    step would begin with cold code. That it shall not is read when a session is made, from its settings, and only a clone has any then.
+    """
+    parent = _open(url)
+    try:
+        with short_errors():
+            for name in ("spark.sql.artifact.isolation.enabled", "spark.sql.artifact.isolation.alwaysApplyClassloader"):
+                parent.conf.set(name, "false")
+            parent.client.clone(session_id).close()
+    finally:
+        parent.stop()
+    return session_id
 
 
 def _be_patient(session: SparkSession) -> None:

@@ -105,6 +105,7 @@ class SqliteWorld:
             columns=types,
             identity_columns=tuple(partitions[:1]),
             total=Size(1, max(rows, 1), 1),
+            scattered=self.random.random() < 0.7,
         )
         return choice.plan(analysis, target, self._contents(analysis, target), columns=self.columns)
 

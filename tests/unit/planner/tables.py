@@ -81,6 +81,7 @@ def target_of(analysis: Analysis, **more: Any) -> TargetState:
         columns=columns,
         identity_columns=tuple(name for name in found.partition_by if "(" not in name),
         total=Size(10, 1_000, 10_000),
+        scattered=True,
     )
     return replace(made, **more)
 

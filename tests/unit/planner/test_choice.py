@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from icefloe.planner import choice
@@ -66,9 +68,39 @@ def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> 
     delete, append = plan.statements
     assert delete.role == "delete keys" and "DATE'2026-03-02'" in delete.sql and "DATE'2026-03-09'" not in delete.sql
     assert "BROADCAST" in delete.sql
-    assert append.sql.count("GROUP BY") == 1, "one run of the SELECT"
+    late, new = append.sql.split("\nUNION ALL\n")
+    assert late.count("GROUP BY") == new.count("GROUP BY") == 1 and "BROADCAST" in late and "BROADCAST" not in new
     assert "SELECT * FROM lake.icdc.events_1 WHERE `event_day` = DATE'2026-03-09'" in append.sql
     assert "lake.db.events.branch_pin" in append.sql
+
+
+def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_does_it() -> None:
+    keys = ("account_id", "country", "event_day")
+    late, new = plan_of(AGG, *keys).statements[-1].sql.split("\nUNION ALL\n")
+    assert "SELECT /*+ REBALANCE(`event_day`) */ q." in late and "REBALANCE" not in new
+    gathered = plan_of(AGG, *keys, target={"scattered": False}).statements[-1].sql
+    assert "REBALANCE" not in gathered and gathered.count("GROUP BY") == 1, "one run of the SELECT"
+    assert "REBALANCE(`event_day`)" in plan_of(AGG, *keys, pattern="full").statements[-1].sql
+    assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
+
+
+def test_an_append_gathers_the_partitions_that_get_little_of_it() -> None:
+    early = date(2026, 3, 1)
+    counts = {early: 2, LATE: 5, NEW: 100}
+    sources = with_state("db.events", changed_partitions=(PartitionKey("event_day", "date", "identity", counts),))
+    (append,) = plan_of(COPY, sources=sources).statements
+    sparse, dense = append.sql.split("\nUNION ALL\n")
+    assert "REBALANCE(`event_day`)" in sparse and "IN (DATE'2026-03-01', DATE'2026-03-02')" in sparse
+    assert "REBALANCE" not in dense and "`event_day` = DATE'2026-03-09'" in dense
+    assert "UNION ALL" not in plan_of(COPY).statements[0].sql, "one partition alone is not worth it"
+    assert "UNION ALL" not in plan_of(COPY, sources=sources, target={"scattered": False}).statements[0].sql
+
+
+def test_a_session_is_told_where_groups_are_small() -> None:
+    keys = ("account_id", "country", "event_day")
+    assert plan_of(AGG, *keys, contents=Contents(**MANY)).settings == choice.MANY_SMALL_GROUPS
+    assert plan_of(AGG, *keys).settings == {}
+    assert plan_of(COPY, contents=Contents(**MANY)).settings == {}
 
 
 def test_a_partition_that_changed_in_large_part_is_overwritten_whole() -> None:

@@ -7,7 +7,8 @@ snapshot that the attempt's branch stands on, and the fence moves the target onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,11 +114,12 @@ class _Attempt:
         shadow = None
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
-        for number, statement in enumerate(plan.statements, 1):
-            fault("spark.before_statement")
-            began = time.monotonic()
-            self.session.sql(statement.sql).collect()
-            self.log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
+        with _settings(self.session, plan.settings):
+            for number, statement in enumerate(plan.statements, 1):
+                fault("spark.before_statement")
+                began = time.monotonic()
+                self.session.sql(statement.sql).collect()
+                self.log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
         if shadow is not None:
@@ -167,6 +169,17 @@ class _Attempt:
             raise TargetMovedError(
                 "its schema or partitioning was changed while this batch was computed", where=facts.target.name
             )
+
+
+@contextmanager
+def _settings(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with these. After a failure it is of no use to anyone, and stays as it is."""
+    before = {name: session.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        session.conf.set(name, value)
 
 
 def _tell(plan: Plan, log: Log) -> None:

@@ -82,6 +82,7 @@ class Observer:
             identity_columns=identity_columns(table, base),
             total=_total(metadata, base),
             merge_on_read=metadata.properties.get("write.delete.mode") == "merge-on-read",
+            scattered=metadata.properties.get("write.distribution-mode") == "none",
         )
         return Facts(analysis, target, self._contents(analysis, target, table, base), base, *versions(metadata))
 
