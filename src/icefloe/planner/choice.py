@@ -24,8 +24,6 @@ LEAST_BITS = 8
 """A column with fewer bits to its values is not trusted to tell much, however small the partitions are."""
 NEARLY_UNIQUE = 0.3
 """Where the result has this many rows for each row of the source, grouping before a shuffle shrinks nothing."""
-SPARSE = 1 / 8
-"""A partition with a smaller part of a batch's rows has few of them: they are brought together before they are written."""
 MANY_SMALL_GROUPS = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
 """Spark's small map in front of the large one is full at once, and then each row is looked up in both."""
 
@@ -243,7 +241,7 @@ class _Choice:
         done = self._done(
             "append",
             "every row of the result comes from one new row",
-            self._writer().append(self._sparse()),
+            self._writer().append(),
             touched,
             self._change_reads(),
         )
@@ -326,15 +324,6 @@ class _Choice:
 
     def _partition_columns(self) -> set[str]:
         return {name.lower() for name in self._target.identity_columns}
-
-    def _sparse(self) -> tuple[Any, ...]:
-        """Changed partitions with few rows each, of the one changed table; none, if they are not worth a reading of their own."""
-        link = self._link
-        if link is None or not self._target.scattered or len(self._analysis.changed) != 1:
-            return ()
-        total = sum(link.added.values())
-        found = tuple(value for value in link.values if link.added.get(value, 0) < SPARSE * total)
-        return found if len(found) > 1 else ()
 
     def _clustered(self) -> tuple[str, ...]:
         """What the source's rows are sent to their group by before they are grouped, once, in place of a shuffle each for the

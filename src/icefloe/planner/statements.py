@@ -74,9 +74,8 @@ class Writer:
             return (everything,)
         return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
 
-    def append(self, sparse: Sequence[Any] = ()) -> tuple[Statement, ...]:
-        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing. ``sparse`` are changed
-        partitions with few rows, of a link by the one changed table."""
+    def append(self) -> tuple[Statement, ...]:
+        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing."""
         found = self.analysis.influence
         assert found is not None
         changed = frozenset(one.id for one in self.analysis.changed)
@@ -92,17 +91,7 @@ class Writer:
                 relations[one.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
             elif state.captured:
                 relations[one.table.start] = state.at_to
-        if not sparse:
-            return (self._append([self._rows(relations, None)]),)
-        assert self.link is not None
-        (one,) = self.analysis.changed
-        key = self.link.sources[one.id]
-        dense = [value for value in self.link.values if value not in sparse]
-        rows = []
-        for values, gathered in ((sparse, True), (dense, False)):
-            some = f"(SELECT * FROM {relations[one.table.start]} WHERE {within(key, values)})"
-            rows.append(self._rows({**relations, one.table.start: some}, None, gathered=gathered))
-        return (self._append(rows),)
+        return (self._append([self._rows(relations, None)]),)
 
     def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
         """Delete what changed from the target, then append it as it is now, in one append."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
 from icefloe.planner import choice
@@ -82,18 +80,6 @@ def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_do
     assert "REBALANCE" not in gathered and gathered.count("GROUP BY") == 1, "one run of the SELECT"
     assert "REBALANCE(`event_day`)" in plan_of(AGG, *keys, pattern="full").statements[-1].sql
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
-
-
-def test_an_append_gathers_the_partitions_that_get_little_of_it() -> None:
-    early = date(2026, 3, 1)
-    counts = {early: 2, LATE: 5, NEW: 100}
-    sources = with_state("db.events", changed_partitions=(PartitionKey("event_day", "date", "identity", counts),))
-    (append,) = plan_of(COPY, sources=sources).statements
-    sparse, dense = append.sql.split("\nUNION ALL\n")
-    assert "REBALANCE(`event_day`)" in sparse and "IN (DATE'2026-03-01', DATE'2026-03-02')" in sparse
-    assert "REBALANCE" not in dense and "`event_day` = DATE'2026-03-09'" in dense
-    assert "UNION ALL" not in plan_of(COPY).statements[0].sql, "one partition alone is not worth it"
-    assert "UNION ALL" not in plan_of(COPY, sources=sources, target={"scattered": False}).statements[0].sql
 
 
 def test_a_session_is_told_where_groups_are_small() -> None:
