@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,13 +26,19 @@ def _migrate(url: str) -> None:
     database.close()
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("template") / "state.db"
+    _migrate(f"sqlite:///{file}")
+    return file
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh state database with this program's schema."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/state.db"
-        _migrate(url)
-        yield url
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), tmp_path / "state.db")
+        yield f"sqlite:///{tmp_path}/state.db"
         return
     server: Postgres = request.getfixturevalue("postgres")
     url = server.new_database(server.template("icefloe_state", _migrate))
