@@ -171,6 +171,7 @@ class Incremental:
     """The write planner: capture, plan, statements, publication and checkpoint of each stage."""
 
     pipeline: Pipeline
+    properties: dict[str, str] = field(default_factory=dict)
     daily: str = "bench.daily_inc"
     agg: str = "bench.agg_inc"
     said: list[str] = field(default_factory=list)
@@ -199,7 +200,7 @@ class Incremental:
         execution.run(
             self.pipeline.spark,
             self._lake,
-            Work(request, (source,)),
+            Work(request, (source,), properties=self.properties),
             lambda number: Fencing(mark, branch_of_round(branch, number)),
             self.said.append,
         )

@@ -5,7 +5,7 @@ table, stage 2 groups that by account, country and day, with a distinct count. E
 of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
 days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
 
-Ratios are sums over the measured rounds; one round before them warms the server up. ``limit`` is what must be read and written in
+Ratios are sums over the measured rounds; three rounds before them warm the server up, for both ways alike. ``limit`` is what must be read and written in
 any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
 ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
@@ -35,11 +35,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events-per-day", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
-    parser.add_argument("--warm-up", type=int, default=1, help="rounds before those")
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds before those")
     parser.add_argument("--days", type=int, default=LOOKBACK_DAYS, help="days of history before the first round")
     parser.add_argument("--micro-batch", type=int, default=0, help="events of each round's load, instead of a day's")
     parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
     parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
+    parser.add_argument("--format-version", default="2", help="of the write planner's targets")
     parser.add_argument("--debt", action="store_true", help="read the target before and after a compaction at the end")
     asked = parser.parse_args()
     names = [name for name in asked.also.split(",") if name]
@@ -62,7 +63,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
     for _ in range(asked.days):
         pipeline.load_day()
     ways: dict[str, Any] = {
-        "icefloe": Incremental(pipeline),
+        "icefloe": Incremental(pipeline, {"format-version": asked.format_version}),
         "lookback": Lookback(pipeline, tuned=not asked.untuned),
         **{name: RECIPES[name](pipeline) for name in names},
     }
@@ -95,6 +96,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         "events_per_day": asked.events_per_day,
         "days": asked.days,
         "micro_batch": asked.micro_batch or None,
+        "format_version": asked.format_version,
         "rounds": asked.rounds,
         "cpus": os.cpu_count(),
         "ratio_total": round(_total(seconds["icefloe"]) / base, 4),
