@@ -72,6 +72,7 @@ WORKER_POINTS = (
 LATE_POINTS = ("spark.branched", "spark.before_first_publish", "spark.before_publish")
 """Where an old attempt is stopped, to wake up when another has published."""
 VICTIMS = ("worker", "supervisor", "step", "server")
+DATABASES = ("sqlite", "postgresql")
 ROWS = 6
 _SECONDS = 180.0
 
@@ -340,6 +341,7 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=40, help="rounds of random kills on each database")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", choices=("points", "late", "random"), action="append")
+    parser.add_argument("--database", choices=DATABASES, action="append")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     from tests.postgres import running_postgres
@@ -348,7 +350,7 @@ def main() -> int:
     tally: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch, shared_project() as config, running_postgres() as postgres:
         folder = Path(scratch)
-        for kind in ("sqlite", "postgresql"):
+        for kind in arguments.database or DATABASES:
             url = new_state(folder) if kind == "sqlite" else postgres.new_database()
             if kind == "postgresql":
                 migrate(url)
