@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -290,3 +291,70 @@ def test_explain_on_the_command_line_shows_pattern_reasons_and_sql(bench: Bench)
     assert "full" in done.stdout and "the target has no rows yet" in done.stdout and "INSERT INTO" in done.stdout
     told = json.loads(subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True).stdout)
     assert told[0]["step"] == "aggregate" and told[0]["statements"][0]["role"] == "append"
+
+
+class Ordered:
+    """A session in which one kind of statement is not begun before another has committed, and one may fail."""
+
+    def __init__(self, session: SparkSession, last: str, first: str, *, failing: str = "") -> None:
+        self._session, self._last, self._first, self._failing = session, last, first, failing
+        self._first_is_done = threading.Event()
+        self.done: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def sql(self, text: str) -> Any:
+        kind = "delete" if text.startswith("DELETE") else "late" if "BROADCAST" in text else "new"
+        if not text.startswith(("DELETE", "INSERT")):
+            return self._session.sql(text)
+        if kind == self._failing:
+            raise RuntimeError("no")
+        if kind == self._last:
+            assert self._first_is_done.wait(60), f"the {self._first} statement did not end"
+        found = self._session.sql(text)  # a statement that writes has been carried out when this returns
+        self.done.append(kind)
+        if kind == self._first:
+            self._first_is_done.set()
+        return found
+
+
+def with_late_and_new(config: Config, spark: SparkSession) -> Writes:
+    """A target with rows, and a batch with late rows for one of its days and with rows of a day that it does not have."""
+    own = Writes(Project(config, ""), spark)
+    own.world.commit()
+    insert = f"INSERT INTO {own.world.namespace}.events (id, account_id, event_day, view_min, device) VALUES "
+    own.world.sql(insert + ", ".join(f"(-{n}, {n}, DATE'2026-03-01', 7, 'tv')" for n in range(1, 60)))
+    own.world.capture()
+    own.write(GROUPED, "account_id", "event_day")
+    own.world.commit()
+    own.world.sql(insert + "(-60, 3, DATE'2026-03-01', 7, 'tv'), (-61, 3, DATE'2027-01-01', 7, 'tv')")
+    own.world.capture()
+    return own
+
+
+@pytest.mark.parametrize(("last", "first"), [("delete", "new"), ("new", "late")])
+def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
+    project_config: Config, spark: SparkSession, last: str, first: str
+) -> None:
+    own = with_late_and_new(project_config, spark)
+    ordered: Any = Ordered(spark, last, first)
+    own.world.spark = ordered
+    own.write(GROUPED, "account_id", "event_day")
+    own.world.spark = spark
+    assert sorted(ordered.done) == ["delete", "late", "new"]
+    assert ordered.done.index(first) < ordered.done.index(last)
+    expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]
+    assert own.state()[0] == sorted(expected, key=str)
+
+
+def test_a_statement_that_fails_beside_others_publishes_nothing(project_config: Config, spark: SparkSession) -> None:
+    own = with_late_and_new(project_config, spark)
+    before = own.state()
+    for failing in ("new", "delete"):
+        session: Any = Ordered(spark, "", "", failing=failing)
+        own.world.spark = session
+        with pytest.raises(RuntimeError, match="no"):
+            own.write(GROUPED, "account_id", "event_day")
+        own.world.spark = spark
+        assert own.state() == before, "rows, head and branches are as they were"

@@ -17,6 +17,8 @@ class Statement:
 
     role: Role
     sql: str
+    beside: bool = False
+    """It touches other partitions than those before it, and may run while they do: whatever comes first, the result is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class ChangedKeys:
 
 @dataclass(frozen=True)
 class Plan:
-    """``statements`` run in order; then ``duplicates``, if there is one, must give no row; then the branch is published."""
+    """``statements`` run in order, except for those ``beside`` others; then ``duplicates``, if there is one, must give no row; then the branch is published."""
 
     pattern: Pattern
     reason: str

@@ -12,7 +12,7 @@ their own and gathered by partition before they are written: one small file in e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlglot
@@ -94,7 +94,7 @@ class Writer:
         return (self._append([self._rows(relations, None)]),)
 
     def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
-        """Delete what changed from the target, then append it as it is now, in one append."""
+        """Delete what changed from the target, then append it as it is now. What goes to new partitions has nothing to wait for."""
         out = []
         if touched is not None and touched.overwritten:
             condition = self._among(quote(touched.column), touched.overwritten)
@@ -103,12 +103,14 @@ class Writer:
         if by_key:
             out.append(self._delete_keys(touched))
         single = self._single()
-        if single is not None:
-            rows = self._selected(single, touched, by_key, new_from_changes)
-        else:
-            rows = self._filtered(touched, by_key, new_from_changes)
-        out.append(self._append(rows))
-        return tuple(out)
+        if single is None:
+            return (*out, self._append(self._filtered(touched, by_key, new_from_changes)))
+        if not (by_key and touched is not None and touched.new and self._apart()):
+            return (*out, self._append(self._selected(single, touched, by_key, new_from_changes)))
+        old, new = replace(touched, new=()), Partitions(touched.column, new=touched.new)
+        late = self._append(self._selected(single, old, by_key, new_from_changes))
+        fresh = self._append(self._selected(single, new, False, new_from_changes))
+        return (*out, late, replace(fresh, beside=True))
 
     def duplicates(self, keys: Sequence[str], touched: Partitions | None) -> str:
         """Gives a row for each key that stands twice in what the target would become."""
@@ -186,7 +188,7 @@ class Writer:
                 f"SELECT s.* FROM {state.at_to} AS s WHERE {late}"
                 f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
             )
-            if self.gathered_by:
+            if self._apart():
                 rows.append(self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True))
             else:
                 parts.append(some)
@@ -205,6 +207,10 @@ class Writer:
             some = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
             rows.append(self._rows(self._in_place_of(one, self._sent(one, some)), None))
         return rows
+
+    def _apart(self) -> bool:
+        """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""
+        return self.gathered_by is not None and len(self.analysis.query.tables) == 1
 
     def _in_place_of(self, one: Occurrence, rows: str) -> dict[int, str]:
         return {**self._at_to(), one.table.start: rows}

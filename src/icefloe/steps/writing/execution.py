@@ -7,8 +7,9 @@ snapshot that the attempt's branch stands on, and the fence moves the target onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from icefloe.lake.metadata import Snapshot
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
-from icefloe.planner.plan import Plan
+from icefloe.planner.plan import Plan, Statement
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
@@ -115,16 +116,36 @@ class _Attempt:
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
         with _settings(self.session, plan.settings):
-            for number, statement in enumerate(plan.statements, 1):
-                fault("spark.before_statement")
-                began = time.monotonic()
-                self.session.sql(statement.sql).collect()
-                self.log(f"{number} of {len(plan.statements)}, {statement.role}: {time.monotonic() - began:.1f} s")
+            self._run(plan)
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
         if shadow is not None:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(facts)
+
+    def _run(self, plan: Plan) -> None:
+        """The statements in their order, and those that may run beside them at the same time."""
+        lanes = [[one for one in plan.statements if one.beside is beside] for beside in (False, True)]
+        if not lanes[1]:
+            self._run_in_order(plan.statements)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(self._run_in_order, lanes[1])
+            try:
+                self._run_in_order(lanes[0])
+                other.result()
+            except BaseException:
+                # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end.
+                with suppress(Exception):
+                    self.session.interruptAll()
+                raise
+
+    def _run_in_order(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            fault("spark.before_statement")
+            began = time.monotonic()
+            self.session.sql(statement.sql).collect()
+            self.log(f"{statement.role}: {time.monotonic() - began:.1f} s")
 
     def _exists(self, name: str) -> bool:
         try:
