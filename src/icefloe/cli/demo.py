@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
 from collections.abc import Iterable
@@ -49,9 +50,8 @@ def demo(
     else:
         console.print(shown(found))
     if picture is not None:
-        drawing = Console(record=True, width=100, file=None, quiet=False, highlight=False)
-        with drawing.capture():
-            drawing.print(shown(found))
+        drawing = Console(record=True, width=100, file=io.StringIO(), highlight=False)
+        drawing.print(shown(found))
         drawing.save_svg(str(picture), title="icefloe demo")
     if folder is not None:
         note(f"the project is in {folder}; look around with: cd {folder} && icefloe consumers")
