@@ -16,6 +16,7 @@ import pytest
 from icefloe.config import FILE_NAME, Config
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
+from icefloe.planner.choice import MANY_SMALL_GROUPS
 from icefloe.planner.errors import (
     KeysMissingError,
     KeysNotUniqueError,
@@ -300,6 +301,7 @@ class Ordered:
         self._session, self._last, self._first, self._failing = session, last, first, failing
         self._first_is_done = threading.Event()
         self.done: list[str] = []
+        self.settings: list[dict[str, str]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
@@ -308,6 +310,7 @@ class Ordered:
         kind = "delete" if text.startswith("DELETE") else "late" if "BROADCAST" in text else "new"
         if not text.startswith(("DELETE", "INSERT")):
             return self._session.sql(text)
+        self.settings.append({name: self.conf.get(name) for name in MANY_SMALL_GROUPS})
         if kind == self._failing:
             raise RuntimeError("no")
         if kind == self._last:
@@ -344,6 +347,8 @@ def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
     own.world.spark = spark
     assert sorted(ordered.done) == ["delete", "late", "new"]
     assert ordered.done.index(first) < ordered.done.index(last)
+    assert ordered.settings == [MANY_SMALL_GROUPS] * 3, "each row of the source makes a group of its own here"
+    assert {name: spark.conf.get(name) for name in MANY_SMALL_GROUPS} != MANY_SMALL_GROUPS, "and not afterwards"
     expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]
     assert own.state()[0] == sorted(expected, key=str)
 

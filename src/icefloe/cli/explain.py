@@ -80,7 +80,8 @@ def _show(one: Explained, sql: bool) -> None:
         console.print(table)
     if sql:
         for statement in plan.statements:
-            console.print(Text(f"\n-- {statement.role}", style="dim"))
+            beside = ", at the same time as those before" if statement.beside else ""
+            console.print(Text(f"\n-- {statement.role}{beside}", style="dim"))
             console.print(Text(f"{statement.sql};"))
         if plan.duplicates is not None:
             console.print(Text("\n-- must give no row", style="dim"))

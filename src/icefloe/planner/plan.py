@@ -109,7 +109,7 @@ class Plan:
                 for read in self.reads
             ],
             "settings": dict(self.settings),
-            "statements": [{"role": one.role, "sql": one.sql} for one in self.statements],
+            "statements": [{"role": one.role, "sql": one.sql, "beside": one.beside} for one in self.statements],
             "duplicates": self.duplicates,
         }
 
