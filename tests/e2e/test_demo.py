@@ -13,7 +13,8 @@ import pytest
 @pytest.mark.long
 def test_both_ways_come_to_the_same_tables_and_the_incremental_one_reads_less(tmp_path: Path) -> None:
     icefloe = Path(sys.executable).with_name("icefloe")
-    sizes = ["--days", "2", "--history", "6", "--events-per-day", "2000"]
+    # As many days as the lookback has: with fewer it reads less than its window.
+    sizes = ["--days", "2", "--history", "14", "--events-per-day", "2000"]
     done = subprocess.run(
         [icefloe, "demo", *sizes, "--picture", str(tmp_path / "demo.svg"), "--output", "json"],
         cwd=tmp_path,
