@@ -24,20 +24,97 @@ from icefloe.store.captures import CheckpointRecord
 
 FIRST_DAY = date(2026, 1, 1)
 LOOKBACK_DAYS, LATE_PERCENT, LATE_DAYS = 14, 3, 12
-SOURCE = "bench.playback"
 
-CLEAN = """SELECT event_id, account_id, upper(country) AS country, title_id, event_day, view_min
-FROM {source} WHERE view_min >= 0"""
+
+@dataclass(frozen=True)
+class Events:
+    """What an event is like, and how stage 1 cleans it."""
+
+    columns: dict[str, str]
+    """Column -> type."""
+    values: dict[str, str]
+    """Column -> a function of the event's number ``id``, for all but the day. The day comes from the pipeline as ``day``."""
+    clean: str
+    cleaned: dict[str, str]
+    """What stage 1 gives."""
+
+
+_KEYS = {
+    "account_id": "pmod(xxhash64(id, 3), {accounts})",
+    "country": "element_at(array('de','fr','us','br','jp'), 1 + pmod(hash(id, 4), 5))",
+    "title_id": "pmod(hash(id, 5), 2000)",
+    "view_min": "pmod(hash(id, 6), 120)",
+}
+PLAYBACK = Events(
+    columns={
+        "event_id": "STRING",
+        "event_time": "TIMESTAMP",
+        "account_id": "BIGINT",
+        "device": "STRING",
+        "country": "STRING",
+        "title_id": "INT",
+        "position_ms": "BIGINT",
+        "view_min": "INT",
+        "event_day": "DATE",
+    },
+    values=_KEYS
+    | {
+        "event_id": "hex(xxhash64(id, 7))",
+        "event_time": "timestamp_millis(unix_date(day) * 86400000L + pmod(xxhash64(id, 8), 86400000))",
+        "device": "concat(element_at(array('tv','phone','tablet','web','console'), 1 + pmod(hash(id, 11), 5)), '-', pmod(hash(id, 12), 40))",
+        "position_ms": "pmod(xxhash64(id, 17), 7200000)",
+    },
+    clean="""SELECT event_id, event_time, account_id, split_part(device, '-', 1) AS device, upper(country) AS country, title_id,
+       position_ms DIV 1000 AS position_s, view_min, event_day
+FROM {source} WHERE view_min >= 0 AND account_id IS NOT NULL""",
+    cleaned={
+        "event_id": "STRING",
+        "event_time": "TIMESTAMP",
+        "account_id": "BIGINT",
+        "device": "STRING",
+        "country": "STRING",
+        "title_id": "INT",
+        "position_s": "BIGINT",
+        "view_min": "INT",
+        "event_day": "DATE",
+    },
+)
+"""As a player sends them."""
+NARROW = Events(
+    columns={
+        "event_id": "BIGINT",
+        "account_id": "BIGINT",
+        "country": "STRING",
+        "title_id": "INT",
+        "event_day": "DATE",
+        "view_min": "INT",
+    },
+    values=_KEYS | {"event_id": "id"},
+    clean="""SELECT event_id, account_id, upper(country) AS country, title_id, event_day, view_min
+FROM {source} WHERE view_min >= 0""",
+    cleaned={
+        "event_id": "BIGINT",
+        "account_id": "BIGINT",
+        "country": "STRING",
+        "title_id": "INT",
+        "event_day": "DATE",
+        "view_min": "INT",
+    },
+)
+"""Nothing but what stage 2 reads, and a number: 7 bytes each."""
 AGGREGATE = """SELECT account_id, country, event_day, count(*) AS views, sum(view_min) AS view_min, max(view_min) AS longest,
        count(DISTINCT title_id) AS titles
 FROM {source} GROUP BY account_id, country, event_day"""
 KEYS = ("account_id", "country", "event_day")
 
 TUNED = "'write.distribution-mode'='none', 'write.spark.fanout.enabled'='true'"
-DAILY_COLUMNS = "event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, view_min INT"
 AGG_COLUMNS = (
     "account_id BIGINT, country STRING, event_day DATE, views BIGINT, view_min BIGINT, longest INT, titles BIGINT"
 )
+
+
+def declared(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 @dataclass
@@ -47,15 +124,20 @@ class Pipeline:
     spark: Any
     config: Config
     events_per_day: int
+    events: Events = PLAYBACK
+    namespace: str = "bench"
     last_day: int = -1
     next_id: int = 0
 
     def __post_init__(self) -> None:
-        self.spark.sql("CREATE NAMESPACE IF NOT EXISTS bench")
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
         self.spark.sql(
-            f"CREATE TABLE {SOURCE} (event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, "
-            f"view_min INT) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({TUNED})"
+            f"CREATE TABLE {self.source} ({declared(self.events.columns)}) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({TUNED})"
         )
+
+    @property
+    def source(self) -> str:
+        return f"{self.namespace}.playback"
 
     @property
     def today(self) -> date:
@@ -79,15 +161,14 @@ class Pipeline:
         late = f"pmod(hash(id, 1), 100) < {LATE_PERCENT}" if back else "false"
         # So many accounts that a day's million events make some 840,000 rows of the aggregate.
         accounts = max(int(self.events_per_day * 0.56), 1)
+        day = f"CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)})) ELSE DATE'{self.today}' END"
+        values = {"event_day": "day"} | {
+            name: text.replace("{accounts}", str(accounts)) for name, text in self.events.values.items()
+        }
         self.spark.sql(
-            f"""INSERT INTO {SOURCE}
-            SELECT id, pmod(xxhash64(id, 3), {accounts}), element_at(array('de','fr','us','br','jp'), 1 + pmod(hash(id, 4), 5)),
-                   pmod(hash(id, 5), 2000),
-                   CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)}))
-                        ELSE DATE'{self.today}' END,
-                   pmod(hash(id, 6), 120)
-            FROM range({self.next_id}, {self.next_id + events}, 1, 2)"""
-        ).collect()
+            f"""INSERT INTO {self.source} SELECT {", ".join(values[name] for name in self.events.columns)}
+            FROM (SELECT id, {day} AS day FROM range({self.next_id}, {self.next_id + events}, 1, 2))"""
+        )
         self.next_id += events
 
     def fingerprint(self, table: str) -> tuple[int, int]:
@@ -172,13 +253,12 @@ class Incremental:
 
     pipeline: Pipeline
     properties: dict[str, str] = field(default_factory=dict)
-    daily: str = "bench.daily_inc"
-    agg: str = "bench.agg_inc"
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.daily, self.agg = (f"{self.pipeline.namespace}.{name}_inc" for name in ("daily", "agg"))
         self._lake = Lake.open(self.pipeline.config)
-        self._source = Consumer(self._lake, SOURCE)
+        self._source = Consumer(self._lake, self.pipeline.source)
         # Stage 1 may have had to delete, too: its target is read with everything that happened to it.
         self._daily = Consumer(self._lake, self.daily, replace(WISH, operations=("append", "overwrite", "delete")))
 
@@ -187,7 +267,9 @@ class Incremental:
         self.stage2()
 
     def stage1(self) -> None:
-        request = Request(CLEAN.format(source=SOURCE), self.daily, partition_by=("event_day",))
+        request = Request(
+            self.pipeline.events.clean.format(source=self.pipeline.source), self.daily, partition_by=("event_day",)
+        )
         self._run(self._source, request)
 
     def stage2(self) -> None:
@@ -213,20 +295,21 @@ class Lookback:
 
     pipeline: Pipeline
     tuned: bool = True
-    daily: str = "bench.daily_lookback"
-    agg: str = "bench.agg_lookback"
+
+    def __post_init__(self) -> None:
+        self.daily, self.agg = (f"{self.pipeline.namespace}.{name}_lookback" for name in ("daily", "agg"))
 
     def start(self) -> None:
         properties = f" TBLPROPERTIES ({TUNED})" if self.tuned else ""
-        for name, columns in ((self.daily, DAILY_COLUMNS), (self.agg, AGG_COLUMNS)):
+        for name, columns in ((self.daily, declared(self.pipeline.events.cleaned)), (self.agg, AGG_COLUMNS)):
             self.pipeline.spark.sql(
                 f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (event_day){properties}"
             )
-        self._overwrite(self.daily, CLEAN.format(source=SOURCE))
+        self._overwrite(self.daily, self.pipeline.events.clean.format(source=self.pipeline.source))
         self._overwrite(self.agg, AGGREGATE.format(source=self.daily), grouped=self.tuned)
 
     def stage1(self) -> None:
-        self._overwrite(self.daily, CLEAN.format(source=self._recent(SOURCE)))
+        self._overwrite(self.daily, self.pipeline.events.clean.format(source=self._recent(self.pipeline.source)))
 
     def stage2(self) -> None:
         self._overwrite(self.agg, AGGREGATE.format(source=self._recent(self.daily)), grouped=self.tuned)

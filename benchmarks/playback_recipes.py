@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 from benchmarks.playback_pipeline import (
     AGG_COLUMNS,
     AGGREGATE,
-    CLEAN,
-    DAILY_COLUMNS,
     KEYS,
-    SOURCE,
     TUNED,
     Consumer,
     Pipeline,
+    declared,
 )
 from icefloe.lake import Lake
 
@@ -30,12 +28,12 @@ class Recipe:
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        self.daily, self.agg = f"bench.daily_{self.name}", f"bench.agg_{self.name}"
+        self.daily, self.agg = (f"{self.pipeline.namespace}.{kind}_{self.name}" for kind in ("daily", "agg"))
         self._lake = Lake.open(self.pipeline.config)
-        self._source = Consumer(self._lake, SOURCE)
+        self._source = Consumer(self._lake, self.pipeline.source)
 
     def create(self) -> None:
-        for name, columns in ((self.daily, DAILY_COLUMNS), (self.agg, AGG_COLUMNS)):
+        for name, columns in ((self.daily, declared(self.pipeline.events.cleaned)), (self.agg, AGG_COLUMNS)):
             self.sql(
                 f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (event_day) "
                 f"TBLPROPERTIES ({TUNED}, {_MERGE_ON_READ})"
@@ -44,14 +42,14 @@ class Recipe:
     def start(self) -> None:
         self.create()
         self._source.commit(self._source.capture())
-        self.sql(f"INSERT INTO {self.daily} {CLEAN.format(source=SOURCE)}")
+        self.sql(f"INSERT INTO {self.daily} {self.clean(self.pipeline.source)}")
         self.sql(f"INSERT INTO {self.agg} {AGGREGATE.format(source=self.daily)}")
         self.before = self._head(self.daily)
 
     def stage1(self) -> None:
         captured = self._source.capture()
         self.before = self._head(self.daily)
-        self.sql(f"INSERT INTO {self.daily} {CLEAN.format(source=self.full(captured.change_table))}")
+        self.sql(f"INSERT INTO {self.daily} {self.clean(self.full(captured.change_table))}")
         self._source.commit(captured)
 
     def stage2(self) -> None:
@@ -61,6 +59,9 @@ class Recipe:
         """A change table of what stage 1 has added to the daily table."""
         made = self._lake.create_change_table(self._lake.changes(self.daily, since=self.before, details=False))
         return self.full(made.name)
+
+    def clean(self, source: str) -> str:
+        return self.pipeline.events.clean.format(source=source)
 
     def merge(self, rows: str) -> None:
         self.sql(self.merging(rows))
@@ -130,7 +131,7 @@ class Dbt(Recipe):
     name = "dbt"
 
     def stage1(self) -> None:
-        self.sql(f"INSERT OVERWRITE {self.daily} {CLEAN.format(source=self._recent(SOURCE))}")
+        self.sql(f"INSERT OVERWRITE {self.daily} {self.clean(self._recent(self.pipeline.source))}")
 
     def stage2(self) -> None:
         self.sql(f"INSERT OVERWRITE {self.agg} {AGGREGATE.format(source=self._recent(self.daily))}")
@@ -152,9 +153,9 @@ class Streaming(Recipe):
         self.stage2()
 
     def stage1(self) -> None:
-        frame = self.pipeline.spark.readStream.table(SOURCE).where("view_min >= 0")
-        columns = ("event_id", "account_id", "upper(country) AS country", "title_id", "event_day", "view_min")
-        self._run(frame.selectExpr(*columns).writeStream, "one", self.daily)
+        spark = self.pipeline.spark
+        spark.readStream.table(self.pipeline.source).createOrReplaceTempView("bench_events")
+        self._run(spark.sql(self.clean("bench_events")).writeStream, "one", self.daily)
 
     def stage2(self) -> None:
         statement = self.merging(AGGREGATE.format(source=self.changed("bench_batch", self.daily)))

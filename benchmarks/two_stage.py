@@ -24,7 +24,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from benchmarks.playback_pipeline import LATE_DAYS, LATE_PERCENT, LOOKBACK_DAYS, Incremental, Lookback, Pipeline
+from benchmarks.playback_pipeline import (
+    LATE_DAYS,
+    LATE_PERCENT,
+    LOOKBACK_DAYS,
+    NARROW,
+    PLAYBACK,
+    Incremental,
+    Lookback,
+    Pipeline,
+)
 from benchmarks.playback_recipes import RECIPES
 from benchmarks.project import temporary_project
 from icefloe.spark import server
@@ -36,7 +45,11 @@ def main() -> int:
     parser.add_argument("--events-per-day", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before those")
+    parser.add_argument(
+        "--small-rounds", type=int, default=25, help="rounds of all ways on small tables, before anything"
+    )
     parser.add_argument("--days", type=int, default=LOOKBACK_DAYS, help="days of history before the first round")
+    parser.add_argument("--narrow", action="store_true", help="events of nothing but what stage 2 reads")
     parser.add_argument("--micro-batch", type=int, default=0, help="events of each round's load, instead of a day's")
     parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
     parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
@@ -58,15 +71,22 @@ def main() -> int:
 
 
 def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: Any) -> int:
-    pipeline = Pipeline(spark, config, asked.events_per_day)
+    events = NARROW if asked.narrow else PLAYBACK
+
+    def ways_of(pipeline: Pipeline) -> dict[str, Any]:
+        return {
+            "icefloe": Incremental(pipeline, {"format-version": asked.format_version}),
+            "lookback": Lookback(pipeline, tuned=not asked.untuned),
+            **{name: RECIPES[name](pipeline) for name in names},
+        }
+
+    if asked.small_rounds:
+        _warm_up(asked.small_rounds, Pipeline(spark, config, 2_000, events, "small"), ways_of)
+    pipeline = Pipeline(spark, config, asked.events_per_day, events)
     say(f"loading {asked.days} days of {asked.events_per_day:,} events")
     for _ in range(asked.days):
         pipeline.load_day()
-    ways: dict[str, Any] = {
-        "icefloe": Incremental(pipeline, {"format-version": asked.format_version}),
-        "lookback": Lookback(pipeline, tuned=not asked.untuned),
-        **{name: RECIPES[name](pipeline) for name in names},
-    }
+    ways = ways_of(pipeline)
     for name, way in ways.items():
         say(f"first run of {name}")
         way.start()
@@ -94,6 +114,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
     base = _total(seconds["lookback"])
     figures: dict[str, Any] = {
         "events_per_day": asked.events_per_day,
+        "events": "narrow" if asked.narrow else "playback",
         "days": asked.days,
         "micro_batch": asked.micro_batch or None,
         "format_version": asked.format_version,
@@ -119,6 +140,21 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         figures["debt"] = pipeline.debt(ways["icefloe"].agg, _timed)
     print(json.dumps(figures))
     return 0 if equal else 1
+
+
+def _warm_up(rounds: int, pipeline: Pipeline, ways_of: Callable[[Pipeline], dict[str, Any]]) -> None:
+    """A server at work for a while: the JVM compiles what plans and commits statements after some hundred of them, of any size."""
+    say(f"warming up: {rounds} rounds of {pipeline.events_per_day:,} events")
+    for _ in range(LOOKBACK_DAYS):
+        pipeline.load_day()
+    ways = ways_of(pipeline)
+    for way in ways.values():
+        way.start()
+    for _ in range(rounds):
+        pipeline.load_day()
+        for way in ways.values():
+            way.stage1()
+            way.stage2()
 
 
 def _total(rounds: list[list[float]], stage: int | None = None) -> float:

@@ -307,12 +307,14 @@ class Ordered:
         return getattr(self._session, name)
 
     def sql(self, text: str) -> Any:
-        kind = "delete" if text.startswith("DELETE") else "late" if "BROADCAST" in text else "new"
+        kind = "delete" if text.startswith("DELETE") else "late" if execution.ROWS_AHEAD in text else "new"
         if not text.startswith(("DELETE", "INSERT")):
+            kind = "rows" if text.startswith("SELECT q.") else ""
+        if kind and kind == self._failing:
+            raise RuntimeError("no")
+        if kind in ("", "rows"):
             return self._session.sql(text)
         self.settings.append({name: self.conf.get(name) for name in MANY_SMALL_GROUPS})
-        if kind == self._failing:
-            raise RuntimeError("no")
         if kind == self._last:
             assert self._first_is_done.wait(60), f"the {self._first} statement did not end"
         found = self._session.sql(text)  # a statement that writes has been carried out when this returns
@@ -336,7 +338,7 @@ def with_late_and_new(config: Config, spark: SparkSession) -> Writes:
     return own
 
 
-@pytest.mark.parametrize(("last", "first"), [("delete", "new"), ("new", "late")])
+@pytest.mark.parametrize(("last", "first"), [("delete", "new"), ("new", "late"), ("new", "delete")])
 def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
     project_config: Config, spark: SparkSession, last: str, first: str
 ) -> None:
@@ -356,7 +358,7 @@ def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
 def test_a_statement_that_fails_beside_others_publishes_nothing(project_config: Config, spark: SparkSession) -> None:
     own = with_late_and_new(project_config, spark)
     before = own.state()
-    for failing in ("new", "delete"):
+    for failing in ("new", "delete", "rows", "late"):
         session: Any = Ordered(spark, "", "", failing=failing)
         own.world.spark = session
         with pytest.raises(RuntimeError, match="no"):

@@ -81,6 +81,7 @@ def _show(one: Explained, sql: bool) -> None:
     if sql:
         for statement in plan.statements:
             beside = ", at the same time as those before" if statement.beside else ""
+            beside = ", its rows are computed while those before run" if statement.rows else beside
             console.print(Text(f"\n-- {statement.role}{beside}", style="dim"))
             console.print(Text(f"{statement.sql};"))
         if plan.duplicates is not None:

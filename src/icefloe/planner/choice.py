@@ -237,11 +237,12 @@ class _Choice:
     def _append(self) -> Plan:
         touched = None
         if self._link is not None:
-            touched = Partitions(self._link.column, new=self._link.values)
+            new, late = self._split(self._link)
+            touched = Partitions(self._link.column, new=new, late=late)
         done = self._done(
             "append",
             "every row of the result comes from one new row",
-            self._writer().append(),
+            self._writer().append(touched),
             touched,
             self._change_reads(),
         )
@@ -320,7 +321,25 @@ class _Choice:
         gathered_by = None
         if self._target.scattered:
             gathered_by = next((name for name in self._columns if name.lower() in self._partition_columns()), None)
-        return Writer(self._analysis, self._target, self._columns, keys, self._link, self._clustered(), gathered_by)
+        return Writer(
+            self._analysis,
+            self._target,
+            self._columns,
+            keys,
+            self._link,
+            self._clustered(),
+            gathered_by,
+            self._grouped_by_partition(),
+        )
+
+    def _grouped_by_partition(self) -> bool:
+        """One SELECT with one GROUP BY, in which the partition column is a key."""
+        tree, found = self._analysis.query.tree, self._analysis.influence
+        if self._link is None or found is None or not found.relation.unique or not _groups_once(tree):
+            return False
+        if len(self._columns) != len(found.relation.columns):
+            return False
+        return self._link.column.lower() in {self._columns[index].lower() for index in found.relation.unique}
 
     def _partition_columns(self) -> set[str]:
         return {name.lower() for name in self._target.identity_columns}
@@ -485,11 +504,14 @@ class _Choice:
         return [Read(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
 
 
+def _groups_once(tree: exp.Query) -> bool:
+    """One SELECT over one table or subquery, grouped."""
+    return isinstance(tree, exp.Select) and bool(tree.args.get("group")) and not tree.args.get("joins")
+
+
 def _counts_distinct(tree: exp.Query) -> bool:
-    """One SELECT over one table, grouped, with a DISTINCT inside an aggregate: the shape that Spark shuffles twice."""
-    if not isinstance(tree, exp.Select) or not tree.args.get("group") or tree.args.get("joins"):
-        return False
-    return any(one.find_ancestor(exp.AggFunc) for one in tree.find_all(exp.Distinct))
+    """With a DISTINCT inside an aggregate: the shape that Spark shuffles twice."""
+    return _groups_once(tree) and any(one.find_ancestor(exp.AggFunc) for one in tree.find_all(exp.Distinct))
 
 
 def _sum(sizes: list[Size]) -> Size:

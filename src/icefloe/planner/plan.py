@@ -19,6 +19,9 @@ class Statement:
     sql: str
     beside: bool = False
     """It touches other partitions than those before it, and may run while they do: whatever comes first, the result is the same."""
+    rows: str = ""
+    """The end of ``sql`` that gives the rows to append, where they are so few that they are computed, and kept, while the statements
+    before it run. It reads nothing that those change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,10 @@ class Plan:
                 for read in self.reads
             ],
             "settings": dict(self.settings),
-            "statements": [{"role": one.role, "sql": one.sql, "beside": one.beside} for one in self.statements],
+            "statements": [
+                {"role": one.role, "sql": one.sql, "beside": one.beside, "ahead": bool(one.rows)}
+                for one in self.statements
+            ],
             "duplicates": self.duplicates,
         }
 

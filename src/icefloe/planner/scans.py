@@ -68,6 +68,11 @@ class _Scans:
         silent = {
             one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
         }
+        touched = self._plan.partitions
+        if len(self._plan.statements) > 1 and touched is not None:
+            for values in (touched.late, touched.new):
+                yield from self._select("changes", values, None)
+            return
         for one in found.occurrences:
             if one.id in changed:
                 yield Scan("changes", one.table.name)

@@ -11,6 +11,7 @@ their own and gathered by partition before they are written: one small file in e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,11 @@ from icefloe.planner.plan import ChangedKeys, Partitions, Statement
 
 _MOST_BROADCAST_ROWS = 20_000_000
 """More changed rows than this are not forced into the memory of every executor."""
+FEW_ROWS = 200_000
+"""So few rows in late partitions that another shuffle costs more than it saves: a key may be sent twice, and a partition's rows go
+through one task."""
+_FILES_A_TASK = 64
+"""That such a task reads."""
 
 
 def quote(name: str) -> str:
@@ -65,6 +71,8 @@ class Writer:
     """Columns of the result: the changed table's rows are sent to where these are equal before anything is computed of them."""
     gathered_by: str | None = None
     """The result's column that the target is partitioned by, if there is one."""
+    grouped_by_partition: bool = False
+    """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -74,8 +82,26 @@ class Writer:
             return (everything,)
         return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
 
-    def append(self) -> tuple[Statement, ...]:
-        """The SELECT over what is new. A branch of a UNION ALL in which nothing is new gives nothing."""
+    def append(self, touched: Partitions | None) -> tuple[Statement, ...]:
+        """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
+        them writes a file to each of these."""
+        single = self._single()
+        if single is None or touched is None or not touched.late or not self._apart():
+            return (self._append([self._rows(self._new_rows(), None)]),)
+        if not self._few(single, touched.late):
+            return (self._append([self._rows(self._new_rows(), None)]),)
+        assert self.link is not None
+        state, key = self.analysis.state(single), self.link.sources[single.id]
+        parts = [(touched.late, f"COALESCE({max(math.ceil(state.added.files / _FILES_A_TASK), 1)})"), (touched.new, "")]
+        out = []
+        for values, hint in parts:
+            where = f" WHERE {within(key, values)}" if touched.new else ""
+            rows = {single.table.start: f"(SELECT * FROM {self._change_table(state)}{where})"}
+            out.append(self._append([self._rows(rows, None, hint=hint)]))
+        return (out[0], replace(out[1], beside=True)) if touched.new else (out[0],)
+
+    def _new_rows(self) -> dict[int, str]:
+        """Changed tables by their change tables. A branch of a UNION ALL in which nothing is new gives nothing."""
         found = self.analysis.influence
         assert found is not None
         changed = frozenset(one.id for one in self.analysis.changed)
@@ -91,7 +117,7 @@ class Writer:
                 relations[one.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
             elif state.captured:
                 relations[one.table.start] = state.at_to
-        return (self._append([self._rows(relations, None)]),)
+        return relations
 
     def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
         """Delete what changed from the target, then append it as it is now. What goes to new partitions has nothing to wait for."""
@@ -106,11 +132,20 @@ class Writer:
         if single is None:
             return (*out, self._append(self._filtered(touched, by_key, new_from_changes)))
         if not (by_key and touched is not None and touched.new and self._apart()):
-            return (*out, self._append(self._selected(single, touched, by_key, new_from_changes)))
+            rows = self._append(self._selected(single, touched, by_key, new_from_changes))
+            return (*out, self._ahead(rows, single, touched) if by_key else rows)
         old, new = replace(touched, new=()), Partitions(touched.column, new=touched.new)
         late = self._append(self._selected(single, old, by_key, new_from_changes))
         fresh = self._append(self._selected(single, new, False, new_from_changes))
-        return (*out, late, replace(fresh, beside=True))
+        return (*out, self._ahead(late, single, old), replace(fresh, beside=True))
+
+    def _ahead(self, late: Statement, one: Occurrence, touched: Partitions | None) -> Statement:
+        """The rows of a few changed keys are computed while these are deleted: whole partitions would be too much to keep."""
+        if touched is not None and (touched.new or touched.overwritten):
+            return late
+        if not self._few(one, touched.late if touched is not None else None):
+            return late
+        return replace(late, rows=late.sql.partition("\n")[2])
 
     def duplicates(self, keys: Sequence[str], touched: Partitions | None) -> str:
         """Gives a row for each key that stands twice in what the target would become."""
@@ -134,12 +169,13 @@ class Writer:
         named = f" ({', '.join(quote(column) for column in self.columns)})" if self.columns else ""
         return Statement("append", f"INSERT INTO {self.target.branch_name}{named}\n" + "\nUNION ALL\n".join(rows))
 
-    def _rows(self, relations: dict[int, str], condition: str | None, *, gathered: bool = False) -> str:
+    def _rows(self, relations: dict[int, str], condition: str | None, *, gathered: bool = False, hint: str = "") -> str:
         named = ", ".join(f"q.{quote(column)}" for column in self.columns) or "q.*"
         text = self.analysis.query.bound(lambda table: relations.get(table.start))
         where = f"\nWHERE {condition}" if condition else ""
-        hint = f"/*+ REBALANCE({quote(self.gathered_by)}) */ " if gathered and self.gathered_by else ""
-        return f"SELECT {hint}{named} FROM (\n{text}\n) AS q{where}"
+        if gathered and self.gathered_by:
+            hint = f"REBALANCE({quote(self.gathered_by)})"
+        return f"SELECT {f'/*+ {hint} */ ' if hint else ''}{named} FROM (\n{text}\n) AS q{where}"
 
     def _delete_keys(self, touched: Partitions | None) -> Statement:
         within = f"{self._among('t.' + quote(touched.column), touched.late)} AND " if touched is not None else ""
@@ -152,8 +188,9 @@ class Writer:
         return Statement("delete keys", sql)
 
     def _changed_keys(self, touched: Partitions | None) -> str:
-        """The keys of all changed rows, each once. With deletes and overwrites: of all rows of the changed partitions."""
-        parts = []
+        """The keys of all changed rows, each once unless they are few. With deletes and overwrites: of all rows of the changed
+        partitions."""
+        parts, few = [], True
         for one in self.analysis.changed:
             state = self.analysis.state(one)
             values = ", ".join(
@@ -162,6 +199,7 @@ class Writer:
             late = ""
             if touched is not None and self.link is not None:
                 late = within(self.link.sources[one.id], touched.late)
+            few = few and state.append_only and self._few(one, touched.late if touched is not None else None)
             if state.append_only:
                 sides = [(self._change_table(state), late)]
             else:
@@ -171,6 +209,8 @@ class Writer:
             for relation, condition in sides:
                 where = f" WHERE {condition}" if condition else ""
                 parts.append(f"SELECT {values} FROM {relation}{where}")
+        if few:
+            return "\nUNION ALL\n".join(parts)
         if len(parts) == 1:
             return parts[0].replace("SELECT ", "SELECT DISTINCT ", 1)
         return "\nUNION\n".join(parts)
@@ -189,7 +229,7 @@ class Writer:
                 f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
             )
             if self._apart():
-                rows.append(self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True))
+                rows.append(self._late(one, some, touched))
             else:
                 parts.append(some)
         if touched is not None and self.link is not None:
@@ -207,6 +247,22 @@ class Writer:
             some = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
             rows.append(self._rows(self._in_place_of(one, self._sent(one, some)), None))
         return rows
+
+    def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:
+        """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then."""
+        partition = self.link.sources[one.id] if self.link is not None else None
+        early = self.grouped_by_partition and partition is not None and partition.transform == "identity"
+        if early and partition is not None and self._few(one, touched.late if touched is not None else None):
+            some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"
+            return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
+        return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
+
+    def _few(self, one: Occurrence, late: Sequence[Any] | None) -> bool:
+        """Few rows were added, in the late partitions where these are known."""
+        rows = self.analysis.state(one).added.rows
+        if late is not None and self.link is not None:
+            rows = sum(self.link.added.get(value, 0) for value in late)
+        return rows <= FEW_ROWS
 
     def _apart(self) -> bool:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""

@@ -291,7 +291,7 @@ class Fence:
         # A DELETE that only drops files, and TRUNCATE, commit without the session's properties (Iceberg 1.12). An empty
         # append carries the mark in their stead.
         written = f"{target.full}.branch_{self._fencing.branch}" if self._named else target.full
-        self._session.sql(f"INSERT INTO {written} SELECT * FROM {target.full} WHERE false").collect()
+        self._session.sql(f"INSERT INTO {written} SELECT * FROM {target.full} WHERE false")
         return self._tip_in(target, self._lake.table(target.name))
 
     def _tip_in(self, target: _Target, table: LoadedTable) -> int | None:
@@ -325,7 +325,7 @@ class Fence:
         name = format_identifier(table.identifier).replace("'", "\\'")
         call = f"CALL {self._lake.tables.name}.system.fast_forward('{name}', '{self._fencing.ref}', '{self._fencing.branch}')"
         try:
-            self._session.sql(call).collect()
+            self._session.sql(call)
         except Exception as error:
             table = self._lake.table(target.name)
             main = self._head(table)

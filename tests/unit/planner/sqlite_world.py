@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import sqlglot
 
-from icefloe.planner import choice
+from icefloe.planner import choice, statements
 from icefloe.planner.analysis import Analysis, analyse
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
 from icefloe.planner.plan import Plan
@@ -58,6 +59,7 @@ class SqliteWorld:
             for suffix in ("", "_from", "_delta"):
                 self.database.execute(f"CREATE TABLE {name}{suffix} ({', '.join(column for column, _ in columns)})")
         self.next_id = 0
+        self.number = 0
         self.days = 3
         for name in TABLES:
             self._insert(name, [self._row(name) for _ in range(self.random.randint(0, 8))])
@@ -74,7 +76,10 @@ class SqliteWorld:
         # Half of the time one table changes alone: what it can touch must then be found through its own columns.
         alone = self.random.choice([*TABLES, None, None, None])
         states = {name: self._changed(name, still=alone not in (None, name)) for name in TABLES}
-        plan = self._plan(states)
+        # Batches are small here: every other one is planned as if they were not.
+        self.number += 1
+        with patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.number % 2 else 0):
+            plan = self._plan(states)
         for statement in plan.statements:
             self.database.execute(translated(statement.sql))
         return plan

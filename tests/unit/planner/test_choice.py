@@ -6,7 +6,7 @@ import pytest
 
 from icefloe.planner import choice
 from icefloe.planner.errors import KeysMissingError, NotASelectError, UnsoundPatternError
-from icefloe.planner.inputs import Contents, PartitionKey, Size, TargetState
+from icefloe.planner.inputs import Contents, PartitionKey, Size, SourceState, TargetState
 from tests.planner.corpus import CORPUS, Case
 from tests.unit.planner.tables import (
     CONTENTS,
@@ -59,6 +59,11 @@ def test_rows_that_were_deleted_at_the_source_are_never_answered_by_an_append(ca
     assert "lake.icdc.events_1" not in "".join(one.sql for one in plan.statements)
 
 
+def with_late_rows(rows: int) -> dict[str, SourceState]:
+    added = PartitionKey("event_day", "date", "identity", {LATE: rows, NEW: 1})
+    return with_state("db.events", changed_partitions=(added,))
+
+
 def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> None:
     plan = plan_of(AGG, "account_id", "country", "event_day")
     assert plan.partitions is not None
@@ -73,12 +78,27 @@ def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> 
 
 def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_does_it() -> None:
     keys = ("account_id", "country", "event_day")
-    _, late, new = (one.sql for one in plan_of(AGG, *keys).statements)
+    many = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=Contents(**MANY))
+    _, late, new = (one.sql for one in many.statements)
     assert "SELECT /*+ REBALANCE(`event_day`) */ q." in late and "REBALANCE" not in new
+    _, late, new = (one.sql for one in plan_of(AGG, *keys).statements)
+    assert "(\nSELECT /*+ REPARTITION(`event_day`) */ * FROM" in late, (
+        "with few rows before they are grouped: one shuffle"
+    )
+    assert "REBALANCE" not in late and "REPARTITION" not in new
     gathered = plan_of(AGG, *keys, target={"scattered": False}).statements[-1].sql
     assert "REBALANCE" not in gathered and gathered.count("GROUP BY") == 1, "one run of the SELECT"
     assert "REBALANCE(`event_day`)" in plan_of(AGG, *keys, pattern="full").statements[-1].sql
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
+
+
+def test_few_keys_are_not_made_distinct_first() -> None:
+    keys = ("account_id", "country", "event_day")
+    few, many = (
+        plan_of(AGG, *keys, sources=with_late_rows(rows), contents=Contents(**MANY)).statements[0].sql
+        for rows in (200_000, 200_001)
+    )
+    assert "DISTINCT" not in few and "SELECT DISTINCT `account_id`" in many
 
 
 def test_a_session_is_told_where_groups_are_small() -> None:
@@ -105,6 +125,42 @@ def test_keys_are_compared_null_safe_only_where_nulls_may_be() -> None:
     assert "t.`account_id` = k.`account_id`" in delete
     assert "t.`country` <=> k.`country`" in delete
     assert "t.`event_day` BETWEEN" in delete
+
+
+def test_a_few_late_rows_that_are_only_appended_go_through_few_tasks() -> None:
+    late, new = plan_of(COPY).statements
+    assert (late.beside, new.beside) == (False, True), "neither waits for the other"
+    assert "SELECT /*+ COALESCE(1) */ q." in late.sql and "COALESCE" not in new.sql
+    assert "DATE'2026-03-02'" in late.sql and "DATE'2026-03-09'" not in late.sql
+    assert "DATE'2026-03-09'" in new.sql and "DATE'2026-03-02'" not in new.sql
+    (only,) = plan_of(COPY, contents=Contents(target={LATE: Size(1, 50, 500), NEW: Size(1, 1, 1)})).statements
+    assert "COALESCE(1)" in only.sql and "WHERE" not in only.sql, "all of the change table"
+    files = with_state("db.events", added=Size(65, 105, 2_000))
+    assert "COALESCE(2)" in plan_of(COPY, sources=files).statements[0].sql
+    for more in (
+        {"target": {"scattered": False}},
+        {"sources": with_late_rows(200_001)},
+        {"contents": Contents(target={})},
+    ):
+        (only,) = plan_of(COPY, **more).statements
+        assert "COALESCE" not in only.sql and "WHERE" not in only.sql
+
+
+def test_the_rows_of_few_changed_keys_are_computed_while_these_are_deleted() -> None:
+    keys = ("account_id", "country", "event_day")
+    delete, late, new = plan_of(AGG, *keys).statements
+    assert late.rows.startswith("SELECT q.") and late.sql.endswith(f")\n{late.rows}"), "the rows, and nothing else"
+    assert "branch_b" not in late.rows, "the target is not read"
+    assert not delete.rows and not new.rows
+    both = Contents(
+        target={LATE: Size(1, 50, 500), NEW: Size(1, 50, 500)}, source={LATE: Size(1, 500, 1), NEW: Size(1, 9_000, 1)}
+    )
+    _, late = plan_of(AGG, *keys, contents=both).statements
+    assert late.rows, "also where there is nothing new"
+    _, late, _ = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=Contents(**MANY)).statements
+    assert not late.rows, "they are kept meanwhile"
+    overwritten = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
+    assert not any(one.rows for one in plan_of(AGG, *keys, contents=overwritten).statements)
 
 
 BITS = {"account_id": 19.0, "country": 2.0, "event_day": 0.1}
@@ -247,7 +303,7 @@ def test_dimension_changes_are_found_by_their_keys() -> None:
         sources=sources,
     )
     assert plan.pattern == "key_filter"
-    assert "SELECT DISTINCT `account_id` AS `account_id` FROM lake.icdc.accounts_1" in plan.statements[0].sql
+    assert "SELECT `account_id` AS `account_id` FROM lake.icdc.accounts_1" in plan.statements[0].sql
 
 
 def test_a_plan_tells_what_it_reads() -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from icefloe.faults import fault
@@ -37,6 +38,8 @@ from icefloe.workflow import lookbacks
 
 NOT_YET = "attempt"
 """Stands for the branch in a plan that is made before there is a target to have one."""
+ROWS_AHEAD = "icefloe_rows_ahead"
+"""A temporary view; a plan has at most one statement whose rows are computed ahead."""
 Log = Callable[[str], None]
 
 
@@ -124,15 +127,17 @@ class _Attempt:
             self._refuse_if_altered(facts)
 
     def _run(self, plan: Plan) -> None:
-        """The statements in their order, and those that may run beside them at the same time."""
+        """The statements in their order, with what may be done at the same time."""
         lanes = [[one for one in plan.statements if one.beside is beside] for beside in (False, True)]
-        if not lanes[1]:
-            self._run_in_order(plan.statements)
+        early = [one for one in lanes[0][1:] if one.rows]
+        if not lanes[1] and not early:
+            self._run_in_order(lanes[0])
             return
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             other = pool.submit(self._run_in_order, lanes[1])
+            ahead = {one.sql: pool.submit(self._compute, one) for one in early}
             try:
-                self._run_in_order(lanes[0])
+                self._run_in_order(lanes[0], ahead)
                 other.result()
             except BaseException:
                 # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end.
@@ -140,12 +145,24 @@ class _Attempt:
                     self.session.interruptAll()
                 raise
 
-    def _run_in_order(self, statements: Sequence[Statement]) -> None:
+    def _run_in_order(
+        self, statements: Sequence[Statement], ahead: Mapping[str, Future[str]] = MappingProxyType({})
+    ) -> None:
         for statement in statements:
             fault("spark.before_statement")
             began = time.monotonic()
-            self.session.sql(statement.sql).collect()
+            sql = statement.sql
+            if sql in ahead:
+                sql = f"{sql.removesuffix(statement.rows)}SELECT * FROM {ahead[sql].result()}"
+            self.session.sql(sql)  # a command: run at once, and there is no result to fetch
             self.log(f"{statement.role}: {time.monotonic() - began:.1f} s")
+
+    def _compute(self, statement: Statement) -> str:
+        """The name of a view of the rows. The session keeps them until it ends, or has others under that name."""
+        began = time.monotonic()
+        self.session.sql(statement.rows).localCheckpoint().createOrReplaceTempView(ROWS_AHEAD)
+        self.log(f"rows to {statement.role}: {time.monotonic() - began:.1f} s")
+        return ROWS_AHEAD
 
     def _exists(self, name: str) -> bool:
         try:
