@@ -86,9 +86,7 @@ class Writer:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
         them writes a file to each of these."""
         single = self._single()
-        if single is None or touched is None or not touched.late or not self._apart():
-            return (self._append([self._rows(self._new_rows(), None)]),)
-        if not self._few(single, touched.late):
+        if single is None or touched is None or not touched.late or not (self._apart() and self._few(single, touched)):
             return (self._append([self._rows(self._new_rows(), None)]),)
         assert self.link is not None
         state, key = self.analysis.state(single), self.link.sources[single.id]
@@ -143,7 +141,7 @@ class Writer:
         """The rows of a few changed keys are computed while these are deleted: whole partitions would be too much to keep."""
         if touched is not None and (touched.new or touched.overwritten):
             return late
-        if not self._few(one, touched.late if touched is not None else None):
+        if not self._few(one, touched):
             return late
         return replace(late, rows=late.sql.partition("\n")[2])
 
@@ -199,7 +197,7 @@ class Writer:
             late = ""
             if touched is not None and self.link is not None:
                 late = within(self.link.sources[one.id], touched.late)
-            few = few and state.append_only and self._few(one, touched.late if touched is not None else None)
+            few = few and self._few(one, touched)
             if state.append_only:
                 sides = [(self._change_table(state), late)]
             else:
@@ -252,17 +250,18 @@ class Writer:
         """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then."""
         partition = self.link.sources[one.id] if self.link is not None else None
         early = self.grouped_by_partition and partition is not None and partition.transform == "identity"
-        if early and partition is not None and self._few(one, touched.late if touched is not None else None):
+        if early and partition is not None and self._few(one, touched):
             some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"
             return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
         return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
 
-    def _few(self, one: Occurrence, late: Sequence[Any] | None) -> bool:
-        """Few rows were added, in the late partitions where these are known."""
-        rows = self.analysis.state(one).added.rows
-        if late is not None and self.link is not None:
-            rows = sum(self.link.added.get(value, 0) for value in late)
-        return rows <= FEW_ROWS
+    def _few(self, one: Occurrence, touched: Partitions | None) -> bool:
+        """Few rows changed, in the late partitions where these are known. Where rows went, nobody knows how many keys those had."""
+        state = self.analysis.state(one)
+        rows = state.added.rows
+        if touched is not None and self.link is not None:
+            rows = sum(self.link.added.get(value, 0) for value in touched.late)
+        return state.append_only and rows <= FEW_ROWS
 
     def _apart(self) -> bool:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""

@@ -57,6 +57,7 @@ def test_rows_that_were_deleted_at_the_source_are_never_answered_by_an_append(ca
     plan = plan_of_case(case, sources=with_state("db.events", append_only=False))
     assert plan.pattern != "append"
     assert "lake.icdc.events_1" not in "".join(one.sql for one in plan.statements)
+    assert not any(one.rows for one in plan.statements), "how many rows of the result have their keys is not known"
 
 
 def with_late_rows(rows: int) -> dict[str, SourceState]:
