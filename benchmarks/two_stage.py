@@ -5,10 +5,10 @@ table, stage 2 groups that by account, country and day, with a distinct count. E
 of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
 days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
 
-Ratios are sums over the measured rounds; three rounds before them warm the server up, for both ways alike. ``limit`` is what must be read and written in
-any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
+Ratios are sums over the measured rounds; rounds on small tables and three large ones before them warm the server up, for all ways alike.
+``limit`` is what must be read and written in any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
-``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
+``--narrow``: events of nothing but the columns that stage 2 reads. ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
 ``--also seeds,merge,changelog,streaming,dbt`` measures the other ways to do the same, each on targets of its own. ``--debt`` reads the
 target at the end, compacts it, and reads it again.
 """
