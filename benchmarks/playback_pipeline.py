@@ -35,8 +35,6 @@ class Events:
     values: dict[str, str]
     """Column -> a function of the event's number ``id``, for all but the day. The day comes from the pipeline as ``day``."""
     clean: str
-    cleaned: dict[str, str]
-    """What stage 1 gives."""
 
 
 _KEYS = {
@@ -67,17 +65,6 @@ PLAYBACK = Events(
     clean="""SELECT event_id, event_time, account_id, split_part(device, '-', 1) AS device, upper(country) AS country, title_id,
        position_ms DIV 1000 AS position_s, view_min, event_day
 FROM {source} WHERE view_min >= 0 AND account_id IS NOT NULL""",
-    cleaned={
-        "event_id": "STRING",
-        "event_time": "TIMESTAMP",
-        "account_id": "BIGINT",
-        "device": "STRING",
-        "country": "STRING",
-        "title_id": "INT",
-        "position_s": "BIGINT",
-        "view_min": "INT",
-        "event_day": "DATE",
-    },
 )
 """As a player sends them."""
 NARROW = Events(
@@ -92,14 +79,6 @@ NARROW = Events(
     values=_KEYS | {"event_id": "id"},
     clean="""SELECT event_id, account_id, upper(country) AS country, title_id, event_day, view_min
 FROM {source} WHERE view_min >= 0""",
-    cleaned={
-        "event_id": "BIGINT",
-        "account_id": "BIGINT",
-        "country": "STRING",
-        "title_id": "INT",
-        "event_day": "DATE",
-        "view_min": "INT",
-    },
 )
 """Nothing but what stage 2 reads, and a number: 7 bytes each."""
 AGGREGATE = """SELECT account_id, country, event_day, count(*) AS views, sum(view_min) AS view_min, max(view_min) AS longest,
@@ -108,13 +87,6 @@ FROM {source} GROUP BY account_id, country, event_day"""
 KEYS = ("account_id", "country", "event_day")
 
 TUNED = "'write.distribution-mode'='none', 'write.spark.fanout.enabled'='true'"
-AGG_COLUMNS = (
-    "account_id BIGINT, country STRING, event_day DATE, views BIGINT, view_min BIGINT, longest INT, titles BIGINT"
-)
-
-
-def declared(columns: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 @dataclass
@@ -131,13 +103,26 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.events.columns.items())
         self.spark.sql(
-            f"CREATE TABLE {self.source} ({declared(self.events.columns)}) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({TUNED})"
+            f"CREATE TABLE {self.source} ({columns}) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({TUNED})"
         )
 
     @property
     def source(self) -> str:
         return f"{self.namespace}.playback"
+
+    def clean(self, source: str) -> str:
+        """Stage 1."""
+        return self.events.clean.format(source=source)
+
+    def create_targets(self, daily: str, agg: str, properties: str) -> None:
+        """Both stages' tables, without rows."""
+        for name, select in ((daily, self.clean(self.source)), (agg, AGGREGATE.format(source=daily))):
+            self.spark.sql(
+                f"CREATE TABLE {name} USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({properties}) "
+                f"AS SELECT * FROM ({select}) WHERE false"
+            )
 
     @property
     def today(self) -> date:
@@ -267,9 +252,7 @@ class Incremental:
         self.stage2()
 
     def stage1(self) -> None:
-        request = Request(
-            self.pipeline.events.clean.format(source=self.pipeline.source), self.daily, partition_by=("event_day",)
-        )
+        request = Request(self.pipeline.clean(self.pipeline.source), self.daily, partition_by=("event_day",))
         self._run(self._source, request)
 
     def stage2(self) -> None:
@@ -300,16 +283,12 @@ class Lookback:
         self.daily, self.agg = (f"{self.pipeline.namespace}.{name}_lookback" for name in ("daily", "agg"))
 
     def start(self) -> None:
-        properties = f" TBLPROPERTIES ({TUNED})" if self.tuned else ""
-        for name, columns in ((self.daily, declared(self.pipeline.events.cleaned)), (self.agg, AGG_COLUMNS)):
-            self.pipeline.spark.sql(
-                f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (event_day){properties}"
-            )
-        self._overwrite(self.daily, self.pipeline.events.clean.format(source=self.pipeline.source))
+        self.pipeline.create_targets(self.daily, self.agg, TUNED if self.tuned else "'format-version'='2'")
+        self._overwrite(self.daily, self.pipeline.clean(self.pipeline.source))
         self._overwrite(self.agg, AGGREGATE.format(source=self.daily), grouped=self.tuned)
 
     def stage1(self) -> None:
-        self._overwrite(self.daily, self.pipeline.events.clean.format(source=self._recent(self.pipeline.source)))
+        self._overwrite(self.daily, self.pipeline.clean(self._recent(self.pipeline.source)))
 
     def stage2(self) -> None:
         self._overwrite(self.agg, AGGREGATE.format(source=self._recent(self.daily)), grouped=self.tuned)

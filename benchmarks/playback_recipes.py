@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.playback_pipeline import (
-    AGG_COLUMNS,
     AGGREGATE,
     KEYS,
     TUNED,
     Consumer,
     Pipeline,
-    declared,
 )
 from icefloe.lake import Lake
 
@@ -33,23 +31,19 @@ class Recipe:
         self._source = Consumer(self._lake, self.pipeline.source)
 
     def create(self) -> None:
-        for name, columns in ((self.daily, declared(self.pipeline.events.cleaned)), (self.agg, AGG_COLUMNS)):
-            self.sql(
-                f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (event_day) "
-                f"TBLPROPERTIES ({TUNED}, {_MERGE_ON_READ})"
-            )
+        self.pipeline.create_targets(self.daily, self.agg, f"{TUNED}, {_MERGE_ON_READ}")
 
     def start(self) -> None:
         self.create()
         self._source.commit(self._source.capture())
-        self.sql(f"INSERT INTO {self.daily} {self.clean(self.pipeline.source)}")
+        self.sql(f"INSERT INTO {self.daily} {self.pipeline.clean(self.pipeline.source)}")
         self.sql(f"INSERT INTO {self.agg} {AGGREGATE.format(source=self.daily)}")
         self.before = self._head(self.daily)
 
     def stage1(self) -> None:
         captured = self._source.capture()
         self.before = self._head(self.daily)
-        self.sql(f"INSERT INTO {self.daily} {self.clean(self.full(captured.change_table))}")
+        self.sql(f"INSERT INTO {self.daily} {self.pipeline.clean(self.full(captured.change_table))}")
         self._source.commit(captured)
 
     def stage2(self) -> None:
@@ -59,9 +53,6 @@ class Recipe:
         """A change table of what stage 1 has added to the daily table."""
         made = self._lake.create_change_table(self._lake.changes(self.daily, since=self.before, details=False))
         return self.full(made.name)
-
-    def clean(self, source: str) -> str:
-        return self.pipeline.events.clean.format(source=source)
 
     def merge(self, rows: str) -> None:
         self.sql(self.merging(rows))
@@ -131,7 +122,7 @@ class Dbt(Recipe):
     name = "dbt"
 
     def stage1(self) -> None:
-        self.sql(f"INSERT OVERWRITE {self.daily} {self.clean(self._recent(self.pipeline.source))}")
+        self.sql(f"INSERT OVERWRITE {self.daily} {self.pipeline.clean(self._recent(self.pipeline.source))}")
 
     def stage2(self) -> None:
         self.sql(f"INSERT OVERWRITE {self.agg} {AGGREGATE.format(source=self._recent(self.daily))}")
@@ -155,7 +146,7 @@ class Streaming(Recipe):
     def stage1(self) -> None:
         spark = self.pipeline.spark
         spark.readStream.table(self.pipeline.source).createOrReplaceTempView("bench_events")
-        self._run(spark.sql(self.clean("bench_events")).writeStream, "one", self.daily)
+        self._run(spark.sql(self.pipeline.clean("bench_events")).writeStream, "one", self.daily)
 
     def stage2(self) -> None:
         statement = self.merging(AGGREGATE.format(source=self.changed("bench_batch", self.daily)))

@@ -349,6 +349,7 @@ def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
     own.world.spark = spark
     assert sorted(ordered.done) == ["delete", "late", "new"]
     assert ordered.done.index(first) < ordered.done.index(last)
+    assert ordered.done.index("delete") < ordered.done.index("late"), "or it would take the new rows away, too"
     assert ordered.settings == [MANY_SMALL_GROUPS] * 3, "each row of the source makes a group of its own here"
     assert {name: spark.conf.get(name) for name in MANY_SMALL_GROUPS} != MANY_SMALL_GROUPS, "and not afterwards"
     expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]

@@ -62,17 +62,17 @@ class _Scans:
             yield self._duplicates()
 
     def _append(self) -> Iterator[Scan]:
+        touched = self._plan.partitions
+        if len(self._plan.statements) > 1 and touched is not None:
+            for values in (touched.late, touched.new):
+                yield from self._select("changes", values, None)
+            return
         found = self._analysis.influence
         assert found is not None
         changed = frozenset(one.id for one in self._analysis.changed)
         silent = {
             one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
         }
-        touched = self._plan.partitions
-        if len(self._plan.statements) > 1 and touched is not None:
-            for values in (touched.late, touched.new):
-                yield from self._select("changes", values, None)
-            return
         for one in found.occurrences:
             if one.id in changed:
                 yield Scan("changes", one.table.name)

@@ -124,7 +124,8 @@ def _sample(plan: Plan, known: Known) -> list[Part]:
     kinds = {"new": touched.new, "late": touched.late, "overwritten": touched.overwritten}
     chosen = {kind: _chosen(values, known.seed) for kind, values in kinds.items() if values}
     found = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
-    by_key = chosen.get("late")
+    # An append adds changed keys to every partition that it touches, other patterns look for them in late ones alone.
+    by_key = chosen.get("late", ()) + (chosen.get("new", ()) if plan.pattern == "append" else ())
     if by_key and plan.changed_keys is not None and found[0].every > 1:
         # Of large partitions, few rows may have changed: the hash alone would hardly meet them.
         found.append(_changed(plan, known, by_key))

@@ -248,11 +248,11 @@ class Writer:
 
     def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:
         """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then."""
-        partition = self.link.sources[one.id] if self.link is not None else None
-        early = self.grouped_by_partition and partition is not None and partition.transform == "identity"
-        if early and partition is not None and self._few(one, touched):
-            some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"
-            return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
+        if self.grouped_by_partition and self.link is not None and self._few(one, touched):
+            partition = self.link.sources[one.id]
+            if partition.transform == "identity":
+                some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"
+                return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
         return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
 
     def _few(self, one: Occurrence, touched: Partitions | None) -> bool:

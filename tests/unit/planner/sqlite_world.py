@@ -80,9 +80,19 @@ class SqliteWorld:
         self.number += 1
         with patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.number % 2 else 0):
             plan = self._plan(states)
+        # What may be computed ahead is computed before anything else.
+        ahead = {one.sql: self._rows_ahead(one.rows) for one in plan.statements if one.rows}
         for statement in plan.statements:
-            self.database.execute(translated(statement.sql))
+            if statement.sql in ahead:
+                self._insert("target", ahead[statement.sql])
+            else:
+                self.database.execute(translated(statement.sql))
         return plan
+
+    def _rows_ahead(self, text: str) -> list[tuple[Any, ...]]:
+        found = self.database.execute(translated(text))
+        assert tuple(item[0] for item in found.description) == self.columns, "as the target has them"
+        return found.fetchall()
 
     # -- the target --------------------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,9 @@ def test_a_sample_by_partitions_has_touched_ones_and_untouched_ones(text: str, k
     assert "3 of 9 untouched" in untouched.what
 
 
-@pytest.mark.parametrize(("text", "keys", "by_key"), [(AGG, ("account_id", "event_day"), {LATE}), (COPY, (), {LATE})])
+@pytest.mark.parametrize(
+    ("text", "keys", "by_key"), [(AGG, ("account_id", "event_day"), {LATE}), (COPY, (), {LATE, NEW})]
+)
 def test_of_large_partitions_the_changed_keys_are_in_the_sample_too(
     text: str, keys: tuple[str, ...], by_key: set[date]
 ) -> None:
