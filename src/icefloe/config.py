@@ -27,6 +27,13 @@ ENV_PREFIX = "ICEFLOE_"
 BUSY_SECONDS = 30
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+LOCAL_FILES = {
+    # Hadoop's own starts a `chmod` for each file it makes, and one for its checksum: a seventh of all processor time of a batch.
+    "hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    # The catalog's alone: one that is kept would serve everybody's file: paths, and it lists no folder behind a symbolic link.
+    "hadoop.fs.file.impl.disable.cache": "true",
+}
+"""Of a Spark catalog whose tables live in a folder."""
 
 DEFAULT_FILE = """\
 # Icefloe project. Paths are relative to this file; $ENV{NAME} reads a secret from the environment.
@@ -126,6 +133,8 @@ class Catalog(_Section):
             catalog |= {"type": self.type, **({"uri": self.uri} if self.uri else {})}
         if self.needs_s3:
             catalog.setdefault("io-impl", "org.apache.iceberg.aws.s3.S3FileIO")
+        if self.on_local_disk:
+            catalog = LOCAL_FILES | catalog
         catalog |= self.spark
         out = {"spark.sql.extensions": SPARK_EXTENSIONS, prefix: SPARK_CATALOG_CLASS}
         out |= {f"{prefix}.{key}": value for key, value in catalog.items()}
@@ -136,6 +145,11 @@ class Catalog(_Section):
         """Whether tables live on an S3-protocol store, so that Spark needs the AWS bundle."""
         places = (self.warehouse or "", *self.properties)
         return self.type == "glue" or any(place.startswith(("s3:", "s3a:", "s3n:", "s3.")) for place in places)
+
+    @property
+    def on_local_disk(self) -> bool:
+        """Whether tables live in a folder, so that Spark needs a file system that starts no process for each file it makes."""
+        return (self.warehouse or "").startswith("file:")
 
     @property
     def needs_postgres(self) -> bool:

@@ -47,6 +47,15 @@ def test_sparks_catalog_never_caches_since_others_commit_to_the_same_tables() ->
     assert spark_catalog(configured(""))["cache-enabled"] == "false"
 
 
+def test_tables_in_a_folder_get_a_file_system_that_is_the_catalogs_alone() -> None:
+    java = spark_catalog(configured(""))
+    assert java["hadoop.fs.file.impl"].endswith(".BareLocalFileSystem")
+    assert java["hadoop.fs.file.impl.disable.cache"] == "true"
+    own = spark_catalog(configured('[catalog.spark]\n"hadoop.fs.file.impl" = "org.example.Own"'))
+    assert own["hadoop.fs.file.impl"] == "org.example.Own"
+    assert not [key for key in spark_catalog(configured('[catalog]\nwarehouse = "s3://b/w"')) if "fs.file" in key]
+
+
 def test_postgresql_gets_its_driver_on_one_side_and_its_login_apart_on_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -67,6 +67,8 @@ def needs(config: Config) -> frozenset[str]:
         wanted.add("postgres")
     if config.catalog.needs_s3:
         wanted.add("s3")
+    if config.catalog.on_local_disk:
+        wanted.add("local")
     return frozenset(wanted)
 
 

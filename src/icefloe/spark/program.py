@@ -148,7 +148,7 @@ def carrier(order: Order) -> Callable[..., None]:
 def carry_out(order: Order, opened: Any, fence: Fence) -> None:
     """Run the user's Python code and publish what it wrote."""
     folder = Path(order.folder)
-    sys.path[:0] = [str(folder), str(Path.cwd())]
+    scripts.admit_modules(folder, Path.cwd())
     job = Job(
         session=opened,
         params=Parameters(json.loads(Path(os.environ["ICEFLOE_PARAMS"]).read_text(encoding="utf-8"))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import runpy
 import sys
 import traceback
@@ -29,6 +30,20 @@ class FunctionError(UsageError):
     """``module:function`` cannot be found or called."""
 
     code = "spark.function"
+
+
+def admit_modules(*folders: Path) -> None:
+    """Make the modules in these folders importable, and send their functions to Spark's workers by value.
+
+    By name, a worker would have to find the module itself: it may be on another machine, and on this one it may have imported an
+    earlier version of it.
+    """
+    from pyspark.cloudpickle import cloudpickle
+
+    paths = [str(folder) for folder in folders]
+    sys.path[:0] = paths
+    # Its `register_pickle_by_value` takes only what is imported already.
+    cloudpickle._PICKLE_BY_VALUE_MODULES |= {found.name for found in pkgutil.iter_modules(paths)}
 
 
 def run_file(script: Path, job: Job, *, shown: str) -> None:

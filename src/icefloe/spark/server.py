@@ -172,6 +172,8 @@ def _start_once(config: Config, folder: ServerFolder, start: Lock, command: Serv
     _clear_scratch(folder)
     port, token = _free_port(), secrets.token_urlsafe(32)
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "SPARK_HOME")}
+    # What runs Python functions inside Spark: the default is whatever `python3` is, which may not have PySpark.
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
     launch = Launch(
         idle_seconds=config.spark.idle_minutes * 60,
         command=command.write(folder, port=port, token=token),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.steps.conftest import SparkBench, cause, succeeded
 
 
@@ -128,6 +130,49 @@ def test_a_function_gets_the_session_and_parameters_by_name_and_type(bench: Spar
     )
     outputs = run.steps[0].outputs
     assert (outputs["total"], outputs["day"]) == (2, "2026-03-01")
+
+
+@pytest.mark.parametrize("script", ["udfs.py", "udfs:run"])
+def test_python_functions_run_in_sparks_workers_with_the_modules_of_the_step(bench: SparkBench, script: str) -> None:
+    bench.file("kit/__init__.py", "")
+    bench.file(
+        "udfs.py",
+        """
+        import pandas as pd
+        from icefloe import job
+        from pyspark.sql.functions import col, pandas_udf, udf
+        from kit.words import shout
+
+        @udf("string")
+        def loud(word: str) -> str:
+            return shout(word)
+
+        @pandas_udf("long")
+        def twice(numbers: pd.Series) -> pd.Series:
+            return numbers * 2
+
+        def run(spark):
+            rows = spark.range(2).select(twice(col("id")).alias("id"), loud(col("id").cast("string")).alias("word"))
+            job.write(rows, job.param("TARGET"))
+
+        if __name__ == "__main__":
+            run(job.session())
+        """,
+    )
+    text = f"""
+    Workflow:
+      id: udfs
+      TARGET: DB.loud
+      jobs:
+        - job: {{id: work, type: Spark, spark: {{script: "{script}", files: [udfs.py, kit/__init__.py, kit/words.py]}}}}
+    """
+    bench.file("kit/words.py", "SUFFIX = '!'\n\ndef shout(word):\n    return 'w' + word + SUFFIX\n")
+    succeeded(bench.run(text))
+    assert sorted(bench.rows("loud")) == [(0, "w0!"), (2, "w1!")]
+    # The same workers, another version of the module.
+    bench.file("kit/words.py", "SUFFIX = '?'\n\ndef shout(word):\n    return 'v' + word + SUFFIX\n")
+    succeeded(bench.run(text))
+    assert sorted(bench.rows("loud")) == [(0, "v0?"), (0, "w0!"), (2, "v1?"), (2, "w1!")]
 
 
 def test_write_appends_overwrites_and_merges_and_makes_what_is_missing(bench: SparkBench) -> None:

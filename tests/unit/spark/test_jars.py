@@ -77,7 +77,7 @@ def test_a_changed_file_in_the_cache_is_found(tmp_path: Path, jar: Jar) -> None:
 
 def test_the_locked_list_is_complete_and_well_formed() -> None:
     found = jars.locked()
-    assert {jar.need for jar in found} == {"base", "postgres", "s3"}
+    assert {jar.need for jar in found} == {"base", "local", "postgres", "s3"}
     assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)
     assert len({jar.file_name for jar in found}) == len(found)
 
@@ -86,8 +86,9 @@ def test_only_the_jars_that_the_configuration_uses_are_required() -> None:
     def needed(catalog: dict[str, object]) -> frozenset[str]:
         return jars.needs(from_dict({"catalog": catalog}, root=Path("/p")))
 
-    assert needed({}) == {"base"}
-    assert needed({"uri": "postgresql://jo@db/lake"}) == {"base", "postgres"}
+    assert needed({}) == {"base", "local"}
+    assert needed({"uri": "postgresql://jo@db/lake"}) == {"base", "local", "postgres"}
+    assert needed({"warehouse": "s3://b/w"}) == {"base", "s3"}
     assert needed({"type": "rest", "uri": "http://c", "properties": {"s3.endpoint": "http://s"}}) == {"base", "s3"}
     assert needed({"type": "glue", "warehouse": "s3://b/w"}) == {"base", "s3"}
 
