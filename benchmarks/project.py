@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from icefloe import config
 from icefloe.config import Config
 from icefloe.service import project
+from icefloe.spark import server
+from icefloe.spark.session import connect
 
 
 @contextmanager
@@ -17,3 +20,16 @@ def temporary_project() -> Iterator[Config]:
     with tempfile.TemporaryDirectory(prefix="icefloe-bench-") as folder:
         project.init(Path(folder))
         yield config.load(Path(folder) / config.FILE_NAME, env={})
+
+
+@contextmanager
+def warm_server(say: Callable[[str], None]) -> Iterator[tuple[Any, Config]]:
+    """A session on a server of its own, in such a project."""
+    with temporary_project() as made:
+        spark = connect(made, note=say)
+        try:
+            yield spark, made
+        finally:
+            with suppress(Exception):
+                spark.stop()
+            server.stop(made)

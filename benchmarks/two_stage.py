@@ -9,8 +9,8 @@ Ratios are sums over the measured rounds; rounds on small tables and three large
 ``limit`` is what must be read and written in any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
 ``--narrow``: events of nothing but the columns that stage 2 reads. ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
-``--also seeds,merge,changelog,streaming,dbt`` measures the other ways to do the same, each on targets of its own. ``--debt`` reads the
-target at the end, compacts it, and reads it again.
+``--also seeds,merge,changelog,streaming,dbt`` measures the other ways to do the same, each on targets of its own. What many batches in a row
+leave behind is measured by :mod:`benchmarks.debt`, long histories by :mod:`benchmarks.growth`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from benchmarks.playback_pipeline import (
@@ -35,9 +34,8 @@ from benchmarks.playback_pipeline import (
     Pipeline,
 )
 from benchmarks.playback_recipes import RECIPES
-from benchmarks.project import temporary_project
+from benchmarks.project import warm_server
 from icefloe.spark import server
-from icefloe.spark.session import connect
 
 
 def main() -> int:
@@ -54,20 +52,13 @@ def main() -> int:
     parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
     parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
     parser.add_argument("--format-version", default="2", help="of the write planner's targets")
-    parser.add_argument("--debt", action="store_true", help="read the target before and after a compaction at the end")
     asked = parser.parse_args()
     names = [name for name in asked.also.split(",") if name]
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
         parser.error(f"--also knows {', '.join(RECIPES)}, not {unknown[0]}")
-    with temporary_project() as config:
-        spark = connect(config, note=say)
-        try:
-            return _measure(asked, names, spark, config)
-        finally:
-            with suppress(Exception):
-                spark.stop()
-            server.stop(config)
+    with warm_server(say) as (spark, config):
+        return _measure(asked, names, spark, config)
 
 
 def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: Any) -> int:
@@ -81,7 +72,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         }
 
     if asked.small_rounds:
-        _warm_up(asked.small_rounds, Pipeline(spark, config, 2_000, events, "small"), ways_of)
+        warm_up(asked.small_rounds, Pipeline(spark, config, 2_000, events, "small"), ways_of)
     pipeline = Pipeline(spark, config, asked.events_per_day, events)
     say(f"loading {asked.days} days of {asked.events_per_day:,} events")
     for _ in range(asked.days):
@@ -102,7 +93,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         # Who goes first changes from round to round: the second finds the source's files in the page cache.
         for name in list(ways) if number % 2 else list(ways)[::-1]:
             before = _cpu_seconds(pid)
-            took = [_timed(ways[name].stage1), _timed(ways[name].stage2)]
+            took = [timed(ways[name].stage1), timed(ways[name].stage2)]
             if number >= asked.warm_up:
                 seconds[name].append(took)
                 cpu[name] += _cpu_seconds(pid) - before
@@ -136,13 +127,11 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         "cpu_seconds": {name: round(total / asked.rounds, 2) for name, total in cpu.items()},
         "ratios_of_others": {name: round(_total(seconds[name]) / base, 4) for name in names},
     }
-    if asked.debt:
-        figures["debt"] = pipeline.debt(ways["icefloe"].agg, _timed)
     print(json.dumps(figures))
     return 0 if equal else 1
 
 
-def _warm_up(rounds: int, pipeline: Pipeline, ways_of: Callable[[Pipeline], dict[str, Any]]) -> None:
+def warm_up(rounds: int, pipeline: Pipeline, ways_of: Callable[[Pipeline], dict[str, Any]]) -> None:
     """A server at work for a while: the JVM compiles what plans and commits statements after some hundred of them, of any size."""
     say(f"warming up: {rounds} rounds of {pipeline.events_per_day:,} events")
     for _ in range(LOOKBACK_DAYS):
@@ -161,7 +150,7 @@ def _total(rounds: list[list[float]], stage: int | None = None) -> float:
     return sum(sum(took) if stage is None else took[stage] for took in rounds)
 
 
-def _timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -17,7 +17,7 @@ from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
-from icefloe.planner import statements
+from icefloe.planner import compaction, statements
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
@@ -69,6 +69,7 @@ class World:
     checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
     batch: int = 0
     shadow: Mode = "off"
+    captured: tuple[str, ...] = CAPTURED
 
     @classmethod
     def make(cls, spark: Any, config: Config, seed: int, *, only_appends: bool = False) -> World:
@@ -240,7 +241,7 @@ class World:
         self.batch += 1
         name = f"c{self.batch}{uuid4().hex[:8]}"
         self.sources = []
-        for short in CAPTURED:
+        for short in self.captured:
             table = f"{self.namespace}.{short}"
             planned = planning.plan(
                 self.lake, table, ref="main", checkpoint=self.checkpoints.get(table), start=None, bounds=Bounds()
@@ -271,8 +272,9 @@ class World:
 
     def write(self, case: Case, said: list[str]) -> None:
         """One planned write of the current capture."""
-        # Batches are small here: every other one is planned as if they were not.
-        with patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.batch % 2 else 0):
+        # Batches are small here, and few: every other one is planned as if they were not, and files are joined much sooner.
+        few = patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.batch % 2 else 0)
+        with few, patch.object(compaction, "SMALL_FILES", 2), patch.object(compaction, "WEIGHT", 1):
             execution.run(self.spark, self.lake, self.work(case), self.fencing(case), said.append)
 
     def work(self, case: Case) -> Work:

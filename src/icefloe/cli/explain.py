@@ -87,6 +87,9 @@ def _show(one: Explained, sql: bool) -> None:
         if plan.duplicates is not None:
             console.print(Text("\n-- must give no row", style="dim"))
             console.print(Text(f"{plan.duplicates};"))
+        for text in plan.compaction.statements if plan.compaction is not None else ():
+            console.print(Text("\n-- after it is published: small files are joined", style="dim"))
+            console.print(Text(f"{text};"))
     console.print()
 
 

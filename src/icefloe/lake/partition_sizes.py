@@ -4,7 +4,7 @@ metadata: manifests whose bounds exclude every wanted value are not opened."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from icefloe.lake.catalog import LoadedTable
@@ -36,6 +36,8 @@ class PartitionSizes:
     bits: Mapping[str, float]
     """Column -> bits that its values take per row as stored. Encoders and compressors take few for what repeats, so that a column
     of b bits has some 2**b different values, or more where rows are sorted. Columns of which files do not tell are missing."""
+    files: Mapping[Any, tuple[int, ...]] = field(default_factory=dict, compare=False)
+    """The bytes of each of those files."""
 
 
 class _Bits:
@@ -93,14 +95,15 @@ def sizes_by_value(
     Rows that delete files take away are still counted: a partition that is not in the answer is certainly empty.
     """
     schema = table.metadata.schema
-    field = schema.find(column, table=table.name)
+    partitioned_by = schema.find(column, table=table.name)
     wanted = set(values) if values is not None else None
     columns = {schema.find(name, table=table.name).id: name for name in measured}
     fields = _FIELDS | ({"column_sizes"} if columns else set())
     bits = _Bits(columns)
     found: dict[Any, list[int]] = {}
+    files: dict[Any, list[int]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
-        position = position_of(table.metadata.specs, manifest, field, transform)
+        position = position_of(table.metadata.specs, manifest, partitioned_by, transform)
         if position is None:
             return None
         if wanted is not None and not may_hold(manifest, position, wanted):
@@ -116,10 +119,15 @@ def sizes_by_value(
                     counts[0] += 1
                     counts[1] += data_file["record_count"]
                     counts[2] += data_file["file_size_in_bytes"]
+                    files.setdefault(value, []).append(data_file["file_size_in_bytes"])
                     bits.add(data_file)
         except UndecodableError:
             return None
-    return PartitionSizes({value: FileCounts(*counts) for value, counts in found.items()}, bits.found())
+    return PartitionSizes(
+        {value: FileCounts(*counts) for value, counts in found.items()},
+        bits.found(),
+        {value: tuple(sizes) for value, sizes in files.items()},
+    )
 
 
 def _data(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:

@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from icefloe.planner import compaction
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.errors import KeysMissingError, UnsoundPatternError
 from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
-from icefloe.planner.plan import Partitions, Plan, Read, Refusal, Statement
+from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, Statement
 from icefloe.planner.statements import KeyColumn, Writer
 
 LARGE_PART = 0.4
@@ -313,7 +314,14 @@ class _Choice:
                 for name in self._analysis.query.table_names
                 if name not in self._analysis.sources or not self._analysis.sources[name].captured
             ),
+            compaction=self._compaction(statements, touched),
         )
+
+    def _compaction(self, statements: tuple[Statement, ...], touched: Partitions | None) -> Compaction | None:
+        if touched is None or self._link is None or not self._request.compact:
+            return None
+        deletes = any(one.role == "delete keys" for one in statements)
+        return compaction.due(self._target, self._link.type, self._contents, touched, deletes=deletes)
 
     # -- parts -------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 Pattern = Literal["append", "merge", "key_filter", "range_overwrite", "full", "none"]
 Wish = Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"]
+FILE_BYTES = 512 * 2**20
+"""What Iceberg lets files grow to unless a table says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Request:
     where: str = "the step"
     rebuild: str | None = None
     """Why the target is to be written anew, whatever has changed."""
+    compact: bool = True
+    """Small files that batches leave in the target's partitions are joined from time to time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,9 @@ class TargetState:
     merge_on_read: bool = True
     scattered: bool = False
     """Each task writes its rows to their partitions as they come; nothing brings them together before."""
+    format_version: int = 2
+    file_bytes: int = FILE_BYTES
+    """What a file of it is to grow to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +125,5 @@ class Contents:
     source: Mapping[Any, Size] | None = None
     bits: Mapping[str, float] = field(default_factory=dict)
     """The target's columns, as far as metadata tells how many bits a value of theirs takes: see ``lake.partition_sizes``."""
+    files: Mapping[Any, tuple[int, ...]] = field(default_factory=dict)
+    """The bytes of each of the target's files, by partition value."""

@@ -60,6 +60,17 @@ class ChangedKeys:
     few: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What is done for later readers once the batch is published: small files of these partitions of ``column`` are joined."""
+
+    column: str
+    values: tuple[Any, ...]
+    below: int
+    """Bytes: larger files stay as they are."""
+    statements: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """``statements`` run in order, except for those ``beside`` others; then ``duplicates``, if there is one, must give no row; then the branch is published."""
@@ -83,6 +94,7 @@ class Plan:
     """How changed rows of the sources show in the result, if not by whole partitions; with late partitions, in those only."""
     uncaptured: tuple[str, ...] = ()
     """Tables that are read as they are."""
+    compaction: Compaction | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``icefloe explain``."""
@@ -117,6 +129,14 @@ class Plan:
                 for one in self.statements
             ],
             "duplicates": self.duplicates,
+            "compaction": {
+                "column": self.compaction.column,
+                "partitions": [_shown(value) for value in self.compaction.values],
+                "files_below_bytes": self.compaction.below,
+                "statements": list(self.compaction.statements),
+            }
+            if self.compaction
+            else None,
         }
 
 

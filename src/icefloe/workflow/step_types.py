@@ -135,6 +135,10 @@ class WriteSettings(Settings):
     )
     lookup_tables: Texts = Field(default=[], description="read as they are: their changes recompute nothing")
     properties: dict[str, EnvValue] = {}
+    compact: Annotated[Literal["auto", "off"], BeforeValidator(_lower)] = Field(
+        default="auto",
+        description="auto: small files that late rows leave in the target's partitions are joined now and then",
+    )
     lookback: Lookback | None = Field(
         default=None, description="what this step replaces, for icefloe savings: 14d (days), or 14 (newest partitions)"
     )

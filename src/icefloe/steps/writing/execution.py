@@ -71,6 +71,8 @@ def run(
     version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
     compared = attempt.compared_rows if work.shadow != "off" else None
     tell(Told(ledger.entry(target, fencing(1).mark.run, snapshot_id), version, compared))
+    if attempt.plan is not None and fencing(1).ref == "main":
+        _compact(session, attempt.plan, log)
     return results
 
 
@@ -84,6 +86,8 @@ class _Attempt:
     ledger: Ledger
     logic: Versions
     compared_rows: int = 0
+    plan: Plan | None = None
+    """Of what was written last."""
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -118,6 +122,7 @@ class _Attempt:
         shadow = None
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
+        self.plan = plan
         with _settings(self.session, plan.settings):
             self._run(plan)
         self._refuse_duplicates(plan, facts)
@@ -207,6 +212,21 @@ class _Attempt:
             raise TargetMovedError(
                 "its schema or partitioning was changed while this batch was computed", where=facts.target.name
             )
+
+
+def _compact(session: Any, plan: Plan, log: Log) -> None:
+    """After the batch is published, and of no consequence to it: readers see the same rows in fewer files."""
+    found = plan.compaction
+    if found is None:
+        return
+    began = time.monotonic()
+    try:
+        for statement in found.statements:
+            session.sql(statement).collect()
+    except Exception as error:
+        log(f"compaction: not done, the next batch tries again: {str(error).strip().splitlines()[0]}")
+        return
+    log(f"compaction: {len(found.values)} partitions of {found.column}: {time.monotonic() - began:.1f} s")
 
 
 @contextmanager

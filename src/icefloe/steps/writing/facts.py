@@ -18,7 +18,7 @@ from icefloe.lake.partitions import result_type
 from icefloe.lake.values import UndecodableError, from_json
 from icefloe.planner import query
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import FILE_BYTES, Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
 from icefloe.table_names import format_identifier
 
 UTC = ("UTC", "Etc/UTC", "GMT", "Z")
@@ -83,6 +83,8 @@ class Observer:
             total=_total(metadata, base),
             merge_on_read=metadata.properties.get("write.delete.mode") == "merge-on-read",
             scattered=metadata.properties.get("write.distribution-mode") == "none",
+            format_version=int(metadata.raw.get("format-version") or 2),
+            file_bytes=_file_bytes(metadata),
         )
         return Facts(analysis, target, self._contents(analysis, target, table, base), base, *versions(metadata))
 
@@ -106,7 +108,9 @@ class Observer:
             end = source.end.snapshot_id if source.end else None
             with suppress(IcefloeError, KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
-        return Contents(_sizes(found), live, found.bits if found is not None else {})
+        if found is None:
+            return Contents(None, live)
+        return Contents(_sizes(found), live, found.bits, found.files)
 
     def _table(self, name: str) -> LoadedTable:
         if name not in self._loaded:
@@ -165,6 +169,11 @@ class Observer:
             found = self._lake.changes(source.change_table, columns=names)
             told |= {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
         return told
+
+
+def _file_bytes(metadata: TableMetadata) -> int:
+    told = metadata.properties.get("write.target-file-size-bytes", "")
+    return int(told) if told.isdigit() else FILE_BYTES
 
 
 def _columns(metadata: TableMetadata) -> tuple[Column, ...]:

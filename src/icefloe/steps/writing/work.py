@@ -83,4 +83,5 @@ def request(write: WriteSettings, text: str, where: str) -> Request:
         partition_by=tuple(write.partition_by),
         lookup_tables=tuple(write.lookup_tables),
         where=where,
+        compact=write.compact == "auto",
     )
