@@ -5,7 +5,8 @@ table, stage 2 groups that by account, country and day, with a distinct count. E
 of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
 days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
 
-Ratios are sums over the measured rounds; rounds on small tables and three large ones before them warm the server up, for all ways alike.
+Ratios are sums over the measured rounds; rounds on small tables and three large ones before them warm the server up, for all ways alike, and
+each way begins when the server is at rest.
 ``limit`` is what must be read and written in any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
 ``--narrow``: events of nothing but the columns that stage 2 reads. ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
@@ -92,6 +93,7 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
             pipeline.load_day()
         # Who goes first changes from round to round: the second finds the source's files in the page cache.
         for name in list(ways) if number % 2 else list(ways)[::-1]:
+            _rest(pid)
             before = _cpu_seconds(pid)
             took = [timed(ways[name].stage1), timed(ways[name].stage2)]
             if number >= asked.warm_up:
@@ -154,6 +156,17 @@ def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def _rest(pid: int | None) -> None:
+    """Until the server is at rest, as it is between batches: nobody pays for files that the way before has left to be written to
+    the disk, or for code of its own that is still being compiled."""
+    os.sync()
+    for _ in range(60):
+        before = _cpu_seconds(pid)
+        time.sleep(0.5)
+        if _cpu_seconds(pid) - before <= 0.02:
+            return
 
 
 def _cpu_seconds(pid: int | None) -> float:
