@@ -36,8 +36,8 @@ class PartitionSizes:
     bits: Mapping[str, float]
     """Column -> bits that its values take per row as stored. Encoders and compressors take few for what repeats, so that a column
     of b bits has some 2**b different values, or more where rows are sorted. Columns of which files do not tell are missing."""
-    files: Mapping[Any, tuple[int, ...]] = field(default_factory=dict, compare=False)
-    """The bytes of each of those files."""
+    files: Mapping[Any, tuple[tuple[int, ...], ...]] = field(default_factory=dict, compare=False)
+    """The bytes of each of those files, apart for each partition that has the value."""
 
 
 class _Bits:
@@ -101,7 +101,7 @@ def sizes_by_value(
     fields = _FIELDS | ({"column_sizes"} if columns else set())
     bits = _Bits(columns)
     found: dict[Any, list[int]] = {}
-    files: dict[Any, list[int]] = {}
+    files: dict[Any, dict[tuple[Any, ...], list[int]]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
         position = position_of(table.metadata.specs, manifest, partitioned_by, transform)
         if position is None:
@@ -113,20 +113,21 @@ def sizes_by_value(
                 if entry["status"] == Status.DELETED:
                     continue
                 data_file = entry["data_file"]
-                value = from_avro(position.type, list(data_file["partition"].values())[position.index])
+                place = tuple(data_file["partition"].values())
+                value = from_avro(position.type, place[position.index])
                 if wanted is None or value in wanted:
                     counts = found.setdefault(value, [0, 0, 0])
                     counts[0] += 1
                     counts[1] += data_file["record_count"]
                     counts[2] += data_file["file_size_in_bytes"]
-                    files.setdefault(value, []).append(data_file["file_size_in_bytes"])
+                    files.setdefault(value, {}).setdefault(place, []).append(data_file["file_size_in_bytes"])
                     bits.add(data_file)
         except UndecodableError:
             return None
     return PartitionSizes(
         {value: FileCounts(*counts) for value, counts in found.items()},
         bits.found(),
-        {value: tuple(sizes) for value, sizes in files.items()},
+        {value: tuple(map(tuple, places.values())) for value, places in files.items()},
     )
 
 

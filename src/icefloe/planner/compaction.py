@@ -9,6 +9,7 @@ however many batches there are, and a day's own large files are left alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from icefloe.lake.predicates import string_literal
 from icefloe.planner.inputs import Contents, TargetState
@@ -26,8 +27,12 @@ WEIGHT = 6
 def due(target: TargetState, kind: str, contents: Contents, touched: Partitions, *, deletes: bool) -> Compaction | None:
     """What this batch makes due: it adds one more file to each late partition. ``kind``: the partition column's type."""
     small = min(SMALL_BYTES, target.file_bytes // 2)
-    piles = {value: [size for size in contents.files.get(value, ()) if size <= small] for value in touched.late}
-    cuts = {value: cut for value, sizes in piles.items() if (cut := cutoff(sizes, SMALL_FILES - 1)) is not None}
+    cuts: dict[Any, int] = {}
+    for value in touched.late:
+        for sizes in contents.files.get(value, ()):
+            cut = cutoff([size for size in sizes if size <= small], SMALL_FILES - 1)
+            if cut is not None:
+                cuts[value] = max(cut, cuts.get(value, 0))
     if not cuts:
         return None
     below = max(cuts.values()) + 1

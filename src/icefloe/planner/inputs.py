@@ -125,5 +125,5 @@ class Contents:
     source: Mapping[Any, Size] | None = None
     bits: Mapping[str, float] = field(default_factory=dict)
     """The target's columns, as far as metadata tells how many bits a value of theirs takes: see ``lake.partition_sizes``."""
-    files: Mapping[Any, tuple[int, ...]] = field(default_factory=dict)
-    """The bytes of each of the target's files, by partition value."""
+    files: Mapping[Any, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    """The bytes of each of the target's files: for each value, in each of the partitions that have it."""

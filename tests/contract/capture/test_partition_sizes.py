@@ -22,6 +22,9 @@ def test_only_partitions_with_live_files_are_told_with_their_rows(bench: Bench) 
     assert found is not None
     assert {day: (size.files, size.rows) for day, size in found.by_value.items()} == {FIRST: (1, 2), SECOND: (1, 1)}
     assert sizes_by_value(table, head, "day", None) == found, "without values: all there are"
+    for value, counts in found.by_value.items():
+        (sizes,) = found.files[value]
+        assert (len(sizes), sum(sizes)) == (counts.files, counts.bytes)
 
 
 def test_a_table_without_a_snapshot_has_nothing_anywhere(bench: Bench) -> None:

@@ -20,7 +20,8 @@ PILE = (400_000, *[1_000] * (SMALL_FILES - 1))
 
 def planned(text: str = AGG, files: tuple[int, ...] = PILE, **more: object) -> Plan:
     keys = ("account_id", "event_day") if text == AGG else ()
-    return plan_of(text, *keys, contents=replace(CONTENTS, files={LATE: files}), partition_by=("event_day",), **more)
+    contents = replace(CONTENTS, files={LATE: (files,)})
+    return plan_of(text, *keys, contents=contents, partition_by=("event_day",), **more)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,16 @@ def test_a_late_partition_with_a_pile_is_due_and_the_statements_say_which_files(
     )
     told = planned().to_dict()["compaction"]
     assert told["partitions"] == ["2026-03-02"] and told["files_below_bytes"] == 1_001
+
+
+def test_a_pile_is_what_lies_in_one_partition_where_several_have_the_day() -> None:
+    def with_buckets(*buckets: tuple[int, ...]) -> Plan:
+        contents = replace(CONTENTS, files={LATE: buckets})
+        return plan_of(AGG, "account_id", "event_day", contents=contents, partition_by=("event_day",))
+
+    assert with_buckets(*[(10, 10)] * 16).compaction is None
+    found = with_buckets((10, 10), (20,) * 8, (10,) * 8).compaction
+    assert found is not None and (found.values, found.below) == ((LATE,), 21)
 
 
 def test_nothing_is_due_below_the_threshold_or_when_it_is_switched_off() -> None:
