@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -39,7 +40,7 @@ class Batches:
         )
         self.world.captured = ("plays",)
 
-    def batch(self, session: Any = None, **more: Any) -> list[str]:
+    def batch(self, session: Any = None, ref: str = "main", **more: Any) -> list[str]:
         said: list[str] = []
         places = ["NULL" if place is None else string_literal(place) for place in PLACES]
         rows = ", ".join(f"({account}, {place})" for account in (1, 2) for place in places)
@@ -47,7 +48,10 @@ class Batches:
         self.world.capture()
         request = Request(self.text, self.target, self.keys, partition_by=("country",), **more)
         work = Work(request, tuple(self.world.sources), self.properties)
-        execution.run(session or self.spark, self.world.lake, work, fencing(uuid4().hex, "run"), said.append)
+        fences = fencing(uuid4().hex, "run")
+        execution.run(
+            session or self.spark, self.world.lake, work, lambda number: replace(fences(number), ref=ref), said.append
+        )
         self.world.commit()
         return said
 
@@ -113,15 +117,15 @@ def test_who_reads_the_target_incrementally_sees_no_change_in_it(project_config:
 class Failing:
     """A session in which procedures fail."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    def __init__(self, session: SparkSession, words: str) -> None:
+        self._session, self._words = session, words
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
     def sql(self, text: str) -> Any:
         if "rewrite_" in text:
-            raise RuntimeError("no space left on device\nand much more")
+            raise RuntimeError(self._words)
         return self._session.sql(text)
 
 
@@ -131,8 +135,10 @@ def test_a_compaction_that_fails_or_is_not_wanted_is_no_matter_of_the_batch(
     batches = Batches(project_config, spark, GROUPED)
     for _ in range(4):
         assert not any("compaction" in line for line in batches.batch(compact=False))
-    said = batches.batch(Failing(spark))
+    said = batches.batch(Failing(spark, "no space left on device\nand much more"))
     assert said[-1] == "compaction: not done, the next batch tries again: no space left on device"
     assert batches.equal() and batches.files()[0] == 4 * len(PLACES)
+    assert batches.batch(Failing(spark, ""))[-1] == "compaction: not done, the next batch tries again: RuntimeError"
+    assert not any("compaction" in line for line in batches.batch(ref="staging")), "it would be main's files"
     assert batches.batch()[-1].startswith("compaction: 4 partitions")
     assert batches.equal() and batches.files()[0] == len(PLACES)

@@ -11,6 +11,8 @@ from icefloe.planner import compaction
 from icefloe.planner.compaction import SMALL_BYTES, SMALL_FILES, WEIGHT, cutoff
 from icefloe.planner.inputs import Contents
 from icefloe.planner.plan import Plan
+from icefloe.steps.writing.work import request
+from icefloe.workflow.step_types import WriteSettings
 from tests.unit.planner.tables import CONTENTS, LATE, plan_of
 
 AGG = "SELECT account_id, event_day, count(*) AS n FROM db.events GROUP BY account_id, event_day"
@@ -111,3 +113,9 @@ def test_the_threshold_counts_the_file_that_the_batch_itself_adds(monkeypatch: p
     monkeypatch.setattr(compaction, "WEIGHT", 1)
     assert planned(files=(10, 10)).compaction is not None
     assert planned(files=(10,)).compaction is None
+
+
+@pytest.mark.parametrize(("said", "compact"), [({}, True), ({"compact": "auto"}, True), ({"compact": "OFF"}, False)])
+def test_the_setting_of_the_step_reaches_the_plan(said: dict[str, str], compact: bool) -> None:
+    settings = WriteSettings.model_validate({"table": "db.target", **said})
+    assert request(settings, AGG, "the step").compact is compact

@@ -224,7 +224,8 @@ def _compact(session: Any, plan: Plan, log: Log) -> None:
         for statement in found.statements:
             session.sql(statement).collect()
     except Exception as error:
-        log(f"compaction: not done, the next batch tries again: {str(error).strip().splitlines()[0]}")
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        log(f"compaction: not done, the next batch tries again: {reason}")
         return
     log(f"compaction: {len(found.values)} partitions of {found.column}: {time.monotonic() - began:.1f} s")
 
