@@ -141,12 +141,19 @@ class Pipeline:
             self.last_day += 1
         self._load(events)
 
-    def _load(self, events: int) -> None:
+    def load_late(self, events: int, days: int) -> None:
+        """Spread over the newest days, the last one among them."""
+        self._load(events, f"date_sub(DATE'{self.today}', pmod(hash(id, 2), {days}))")
+
+    def _load(self, events: int, day: str | None = None) -> None:
         back = min(self.last_day, LATE_DAYS)
         late = f"pmod(hash(id, 1), 100) < {LATE_PERCENT}" if back else "false"
         # So many accounts that a day's million events make some 840,000 rows of the aggregate.
         accounts = max(int(self.events_per_day * 0.56), 1)
-        day = f"CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)})) ELSE DATE'{self.today}' END"
+        day = (
+            day
+            or f"CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)})) ELSE DATE'{self.today}' END"
+        )
         values = {"event_day": "day"} | {
             name: text.replace("{accounts}", str(accounts)) for name, text in self.events.values.items()
         }

@@ -45,14 +45,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before those")
     parser.add_argument(
-        "--small-rounds", type=int, default=25, help="rounds of all ways on small tables, before anything"
+        "--small-rounds", type=int, default=40, help="rounds of all ways on small tables, before anything"
     )
     parser.add_argument("--days", type=int, default=LOOKBACK_DAYS, help="days of history before the first round")
     parser.add_argument("--narrow", action="store_true", help="events of nothing but what stage 2 reads")
     parser.add_argument("--micro-batch", type=int, default=0, help="events of each round's load, instead of a day's")
     parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
     parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
-    parser.add_argument("--format-version", default="2", help="of the write planner's targets")
+    parser.add_argument("--format-version", default="3", help="of the write planner's targets")
     asked = parser.parse_args()
     names = [name for name in asked.also.split(",") if name]
     unknown = [name for name in names if name not in RECIPES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from icefloe.planner import compaction
 from icefloe.planner.inputs import Request
 from icefloe.spark.marks import MARK
 from icefloe.steps.writing import execution
+from icefloe.steps.writing.told import Told
 from icefloe.steps.writing.work import Work
 from tests.planner.world import World, fencing
 
@@ -40,7 +42,9 @@ class Batches:
         )
         self.world.captured = ("plays",)
 
-    def batch(self, session: Any = None, ref: str = "main", **more: Any) -> list[str]:
+    def batch(
+        self, session: Any = None, ref: str = "main", tell: Callable[[Told], None] = lambda told: None, **more: Any
+    ) -> list[str]:
         said: list[str] = []
         places = ["NULL" if place is None else string_literal(place) for place in PLACES]
         rows = ", ".join(f"({account}, {place})" for account in (1, 2) for place in places)
@@ -50,7 +54,12 @@ class Batches:
         work = Work(request, tuple(self.world.sources), self.properties)
         fences = fencing(uuid4().hex, "run")
         execution.run(
-            session or self.spark, self.world.lake, work, lambda number: replace(fences(number), ref=ref), said.append
+            session or self.spark,
+            self.world.lake,
+            work,
+            lambda number: replace(fences(number), ref=ref),
+            said.append,
+            tell=tell,
         )
         self.world.commit()
         return said
@@ -100,6 +109,31 @@ def test_files_of_late_rows_and_of_their_deletes_are_joined_and_the_rows_stay(
     )
     if version == "2":
         assert batches.files()[1] <= 2 * len(PLACES)
+
+
+def test_what_joining_reads_and_writes_is_in_the_ledger(project_config: Config, spark: SparkSession) -> None:
+    batches = Batches(project_config, spark, COPY)
+    for _ in range(3):
+        batches.batch()
+    heard: list[Told] = []
+    before = {
+        row[0]: row[1]
+        for row in spark.sql(f"SELECT file_path, file_size_in_bytes FROM {batches.target}.files").collect()
+    }
+    batches.batch(tell=heard.append)
+    after = {
+        row[0]: row[1]
+        for row in spark.sql(f"SELECT file_path, file_size_in_bytes FROM {batches.target}.files").collect()
+    }
+    plain, whole = (one.savings for one in heard)
+    assert plain is not None and whole is not None and not set(before) & set(after)
+    added = plain.written.size
+    assert whole.reckoning.read.files - plain.reckoning.read.files == len(before) + added.files
+    assert whole.reckoning.read.bytes - plain.reckoning.read.bytes == sum(before.values()) + added.bytes
+    assert whole.written.size.files - added.files == len(after) == len(PLACES)
+    assert whole.written.size.bytes - added.bytes == sum(after.values())
+    assert "to join small files" in whole.reckoning.notes[-1]
+    assert plain.seconds is not None and whole.seconds is not None and whole.seconds > plain.seconds
 
 
 def test_who_reads_the_target_incrementally_sees_no_change_in_it(project_config: Config, spark: SparkSession) -> None:

@@ -205,6 +205,24 @@ def test_bad_input_is_refused_before_anything_is_published(
     assert writes.state() == before
 
 
+def test_a_target_is_made_in_version_3_unless_the_project_or_the_step_says_otherwise(writes: Writes) -> None:
+    world = writes.world
+
+    def made(**properties: str) -> int:
+        request = Request(GROUPED.format(n=world.namespace), f"{world.namespace}.made_{uuid4().hex[:6]}")
+        work = Work(request, tuple(world.sources), properties)
+        execution.run(world.spark, world.lake, work, fencing(uuid4().hex, "run"), lambda line: None)
+        return world.lake.table(request.target).metadata.format_version
+
+    setting = f"spark.sql.catalog.{world.lake.tables.name}.table-default.format-version"
+    assert (made(), made(**{"format-version": "2"})) == (3, 2)
+    world.spark.conf.set(setting, "2")
+    try:
+        assert (made(), made(**{"format-version": "3"})) == (2, 3)
+    finally:
+        world.spark.conf.unset(setting)
+
+
 def test_a_batch_that_is_published_is_not_written_again(writes: Writes) -> None:
     writes.next_batch()
     writes.write(GROUPED, "account_id", "event_day", mark="the same work")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 Files = dict[str, tuple[str, int, int, int]]
-"""Path -> day, content (0: data), rows and bytes."""
+"""Path (of a deletion vector also what it is of: several lie in one file) -> day, content (0: data), rows and bytes."""
 WRITE = '{table: "${TARGET}", keys: [account_id, country, event_day], lookback: 3d}'
 
 
@@ -35,7 +35,8 @@ class Measured(Bench):
 
     def files(self, table: str) -> Files:
         found = self.spark.sql(
-            "SELECT file_path, CAST(partition.event_day AS STRING) AS day, content, record_count, file_size_in_bytes "
+            "SELECT file_path || COALESCE(referenced_data_file, ''), CAST(partition.event_day AS STRING) AS day, content, "
+            "record_count, COALESCE(content_size_in_bytes, file_size_in_bytes) "
             f"FROM {self.namespace}.{table}.files"
         ).collect()
         return {row[0]: (row[1], row[2], row[3], row[4]) for row in found}

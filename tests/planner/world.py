@@ -70,12 +70,13 @@ class World:
     batch: int = 0
     shadow: Mode = "off"
     captured: tuple[str, ...] = CAPTURED
+    seed: int = 0
 
     @classmethod
     def make(cls, spark: Any, config: Config, seed: int, *, only_appends: bool = False) -> World:
         namespace = f"planner_{seed}_{uuid4().hex[:6]}"
         spark.sql(f"CREATE NAMESPACE {namespace}")
-        world = cls(spark, Lake.open(config), config, namespace, Random(seed), only_appends=only_appends)
+        world = cls(spark, Lake.open(config), config, namespace, Random(seed), only_appends=only_appends, seed=seed)
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         mode = world.random.choice(["copy-on-write", "merge-on-read"])
         properties = ", ".join(f"'write.{name}.mode'='{mode}'" for name in ("delete", "update", "merge"))
@@ -286,11 +287,16 @@ class World:
                 partition_by=case.partition_by,
             ),
             sources=tuple(self.sources),
+            properties={"format-version": self.version(case)},
             shadow=self.shadow if case.repeatable else "off",
         )
 
     def fencing(self, case: Case) -> Callable[[int], Fencing]:
         return fencing(f"batch {self.batch} of {case.name}", "corpus")
+
+    def version(self, case: Case) -> str:
+        """Deletes are positions in version 2 and bitmaps in version 3: each history has targets of both, each SELECT in turns."""
+        return str(2 + (self.seed + len(case.name)) % 2)
 
     def target(self, case: Case) -> str:
         return f"{self.namespace}.t_{''.join(c if c.isalnum() else '_' for c in case.name)}"

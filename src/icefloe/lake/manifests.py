@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, cast
 
 import fastavro
@@ -96,7 +97,16 @@ _LIST_DEFAULTS: dict[str, Any] = {
     "added_snapshot_id": UNKNOWN_SNAPSHOT,
 }
 
+SIZE_FIELDS = frozenset({"file_size_in_bytes", "content_size_in_bytes"})
+"""What :func:`stored_bytes` looks at."""
 Read = Callable[[str], bytes]
+
+
+def stored_bytes(data_file: Mapping[str, Any]) -> int:
+    """What one entry takes: a deletion vector is a part of a file that it shares with others (format version 3)."""
+    own: int | None = data_file.get("content_size_in_bytes")
+    size: int = data_file["file_size_in_bytes"]
+    return size if own is None else own
 
 
 def read_list(read: Read, location: str) -> list[ManifestFile]:
@@ -131,9 +141,7 @@ class Manifest:
         data = read(file.path)
         with readable(file.path):
             metadata = dict(fastavro.reader(io.BytesIO(data)).metadata)
-            schema = json.loads(metadata["avro.schema"])
-            _check_entry_schema(schema)
-            return cls(file, data, schema, metadata)
+            return cls(file, data, _entry_schema(metadata["avro.schema"]), metadata)
 
     @property
     def field_ids(self) -> set[int] | None:
@@ -155,7 +163,7 @@ class Manifest:
         """The entries with only these members of ``data_file``, and of maps by column only these columns, as dicts."""
         with readable(self.file.path), _no_garbage_collection():
             try:
-                read = scanner.entry_reader(self.schema, fields, columns)
+                read = _entry_reader(self.metadata["avro.schema"], fields, columns)
             except scanner.UnsupportedSchemaError:
                 yield from (_narrowed(entry, columns) for entry in self.entries())
                 return
@@ -266,6 +274,19 @@ def readable(location: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise MetadataUnreadableError(f"is not a readable Avro file: {error!r}", where=location) from error
+
+
+@lru_cache(maxsize=256)
+def _entry_schema(text: str) -> dict[str, Any]:
+    """Not to be changed. The manifests of a table have one or two schemas among them: read once, and its readers made once."""
+    schema: dict[str, Any] = json.loads(text)
+    _check_entry_schema(schema)
+    return schema
+
+
+@lru_cache(maxsize=256)
+def _entry_reader(text: str, fields: frozenset[str], columns: frozenset[int]) -> scanner.Reader:
+    return scanner.entry_reader(json.loads(text), fields, columns)
 
 
 def _check_entry_schema(schema: dict[str, Any]) -> None:

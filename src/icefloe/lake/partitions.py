@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from icefloe.lake.manifests import SIZE_FIELDS, stored_bytes
 from icefloe.lake.schema import PartitionField, PartitionSpec, Schema
 from icefloe.lake.values import UndecodableError, Value, from_avro, to_json
 
-FILE_FIELDS = frozenset({"partition", "record_count", "file_size_in_bytes"})
+FILE_FIELDS = frozenset({"partition", "record_count"}) | SIZE_FIELDS
 """What :meth:`PartitionsBuilder.add` looks at."""
 
 
@@ -66,7 +67,7 @@ class PartitionsBuilder:
         if side == "added":
             counts["files"] += 1
             counts["rows"] += data_file["record_count"]
-            counts["bytes"] += data_file["file_size_in_bytes"]
+            counts["bytes"] += stored_bytes(data_file)
         elif side == "removed":
             counts["removed_files"] += 1
             counts["removed_rows"] += data_file["record_count"]

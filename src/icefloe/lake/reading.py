@@ -14,14 +14,14 @@ from typing import Any
 
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.manifests import DATA, SIZE_FIELDS, Manifest, ManifestFile, Status, stored_bytes
 from icefloe.lake.partition_sizes import Position, may_hold, position_of
 from icefloe.lake.partitions import result_type
 from icefloe.lake.schema import Field
 from icefloe.lake.survey import FileCounts
 from icefloe.lake.values import UndecodableError, decode, from_avro
 
-_FIELDS = frozenset({"partition", "record_count", "file_size_in_bytes"})
+_FIELDS = frozenset({"partition", "record_count"}) | SIZE_FIELDS
 _TOTALS = ("total-data-files", "total-delete-files", "total-records", "total-files-size")
 _EPOCH = date(1970, 1, 1)
 
@@ -229,7 +229,7 @@ class _Total:
 
     def add(self, data_file: dict[str, Any], manifest: ManifestFile) -> None:
         self._files += 1
-        self._bytes += data_file["file_size_in_bytes"]
+        self._bytes += stored_bytes(data_file)
         self._rows += data_file["record_count"] if manifest.content == DATA else 0
 
     def include(self, other: _Total) -> None:

@@ -13,7 +13,7 @@ from icefloe.lake.errors import (
     MetadataUnreadableError,
 )
 from icefloe.lake.file_columns import FileColumns
-from icefloe.lake.manifests import DATA, Manifest, Status, readable
+from icefloe.lake.manifests import DATA, Manifest, Status, readable, stored_bytes
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionSpec
@@ -85,7 +85,7 @@ class Survey:
                 data_file = entry["data_file"]
                 files += 1
                 rows += data_file["record_count"]
-                size += data_file["file_size_in_bytes"]
+                size += stored_bytes(data_file)
                 self._partitions.add(spec.id, data_file, side=side)
                 if columns is not None:
                     self._add_file(entry, spec, columns)

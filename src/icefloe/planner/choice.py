@@ -29,7 +29,7 @@ MANY_SMALL_GROUPS = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"
 """Spark's small map in front of the large one is full at once, and then each row is looked up in both."""
 
 PROPERTIES = {
-    "format-version": "2",
+    "format-version": "3",
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
@@ -38,7 +38,8 @@ PROPERTIES = {
     "write.spark.fanout.enabled": "true",
     "write.wap.enabled": "true",
 }
-"""What a target is made with: deletes by position, in one file per partition, and appends that need no shuffle to lie in theirs."""
+"""What a target is made with: deletes as bitmaps, one for each file however many batches there were (by position in one file per
+partition where the user wants version 2), and appends that need no shuffle to lie in their partitions."""
 
 
 def plan(

@@ -3,7 +3,8 @@
 Each batch adds a small file to each late partition, and one that says which old rows are gone. Whoever reads the partition later
 pays for each of them, the next batch first of all, which looks there for its keys. Joining them costs, too, so files are joined in
 tiers: one is written again only into a file that is several times as large, so that a row is written again a few times in its life,
-however many batches there are, and a day's own large files are left alone.
+however many batches there are, and a day's own large files are left alone. And a joining has its price however little there is to
+join, so that a partition waits for others: where days roll on, each day one more has its pile.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ SMALL_FILES = 8
 """So many in one partition are joined: see ``docs/benchmarks.md``."""
 SMALL_BYTES = 8 * 2**20
 """Reading a larger one costs far more than opening it."""
+SHARE = 3
+"""One in so many of a batch's late partitions must have a pile, or one of them two piles' worth: see ``docs/benchmarks.md``."""
 WEIGHT = 6
 """How much larger the new file is than the largest of the old ones, at least."""
 
@@ -28,12 +31,15 @@ def due(target: TargetState, kind: str, contents: Contents, touched: Partitions,
     """What this batch makes due: it adds one more file to each late partition. ``kind``: the partition column's type."""
     small = min(SMALL_BYTES, target.file_bytes // 2)
     cuts: dict[Any, int] = {}
+    most = 0
     for value in touched.late:
         for sizes in contents.files.get(value, ()):
-            cut = cutoff([size for size in sizes if size <= small], SMALL_FILES - 1)
+            joined = [size for size in sizes if size <= small]
+            cut = cutoff(joined, SMALL_FILES - 1)
             if cut is not None:
                 cuts[value] = max(cut, cuts.get(value, 0))
-    if not cuts:
+                most = max(most, sum(size <= cut for size in joined) + 1)
+    if not cuts or (len(cuts) * SHARE < len(touched.late) and most < 2 * SMALL_FILES):
         return None
     below = max(cuts.values()) + 1
     where = among(quote(touched.column), kind, tuple(cuts))

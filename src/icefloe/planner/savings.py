@@ -72,6 +72,15 @@ class Written:
         return cls(total, deletes)
 
 
+def joined(summaries: Iterable[Mapping[str, str]]) -> Size:
+    """What commits that only rewrite had to read, by their summaries: what they replaced."""
+    total = Size()
+    for summary in summaries:
+        files = _number(summary, "deleted-data-files") + _number(summary, "removed-delete-files")
+        total += Size(files, _number(summary, "deleted-records"), _number(summary, "removed-files-size"))
+    return total
+
+
 def ratio(read: float, instead: float) -> float | None:
     """Of what would have been read, how much was; ``None`` where nothing would have been."""
     return read / instead if instead else None

@@ -24,6 +24,7 @@ from xml.sax.saxutils import quoteattr
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
 
+_TRIES = 3
 LOCK_FILE = Path(__file__).with_name("jars.lock.json")
 Note = Callable[[str], None]
 
@@ -158,9 +159,14 @@ def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, st
             *("-ivy", str(scratch / "ivy.xml"), "-types", "jar", "-confs", "default", "-warn"),
             *("-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"),
         ]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
-        for jar in wanted:
-            _admit(jar, scratch / "jars" / jar.file_name, folder, log=result.stdout + result.stderr)
+        files = {jar: scratch / "jars" / jar.file_name for jar in wanted}
+        # A large jar's transfer breaks now and then. What has arrived is in Ivy's cache and is not asked for again.
+        for _ in range(_TRIES):
+            result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
+            if all(file.is_file() for file in files.values()):
+                break
+        for jar, file in files.items():
+            _admit(jar, file, folder, log=result.stdout + result.stderr)
 
 
 def _admit(jar: Jar, fetched: Path, folder: Path, *, log: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import fastavro
@@ -80,7 +81,7 @@ def manifests(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def manifest(data: bytes, schema: dict[str, Any]) -> Manifest:
     file = ManifestFile("m.avro", len(data), 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, None, None, None)
-    return Manifest(file, data, schema, {})
+    return Manifest(file, data, schema, {"avro.schema": json.dumps(schema)})
 
 
 def written(schema: dict[str, Any], entries: list[dict[str, Any]], *, sync_interval: int = 16000) -> bytes:

@@ -10,10 +10,10 @@ import pytest
 from icefloe.planner import compaction
 from icefloe.planner.compaction import SMALL_BYTES, SMALL_FILES, WEIGHT, cutoff
 from icefloe.planner.inputs import Contents
-from icefloe.planner.plan import Plan
+from icefloe.planner.plan import Partitions, Plan
 from icefloe.steps.writing.work import request
 from icefloe.workflow.step_types import WriteSettings
-from tests.unit.planner.tables import CONTENTS, LATE, plan_of
+from tests.unit.planner.tables import CONTENTS, LATE, analysis_of, plan_of, target_of
 
 AGG = "SELECT account_id, event_day, count(*) AS n FROM db.events GROUP BY account_id, event_day"
 PILE = (400_000, *[1_000] * (SMALL_FILES - 1))
@@ -76,6 +76,40 @@ def test_a_late_partition_with_a_pile_is_due_and_the_statements_say_which_files(
     )
     told = planned().to_dict()["compaction"]
     assert told["partitions"] == ["2026-03-02"] and told["files_below_bytes"] == 1_001
+
+
+def test_where_days_roll_on_partitions_wait_for_each_other_and_none_is_left_with_a_pile() -> None:
+    """Twelve days back each day, a file in each of them: one more day has its pile with each batch, and none is joined alone."""
+    target = replace(target_of(analysis_of(AGG, "account_id", "event_day")), identity_columns=("event_day",))
+    files: dict[int, list[int]] = {}
+    joinings = []
+    for day in range(12, 100):
+        late = tuple(range(day - 12, day))
+        contents = Contents(files={value: (tuple(files.get(value, ())),) for value in late})
+        due = compaction.due(target, "int", contents, Partitions("event_day", late=late), deletes=True)
+        for value in late:
+            files.setdefault(value, [5_000_000]).append(1_000)
+        if due is not None:
+            joinings.append(len(due.values))
+            for value in due.values:
+                small = [size for size in files[value] if size < due.below]
+                files[value] = [size for size in files[value] if size >= due.below] + [sum(small)]
+    assert min(joinings) >= 4 and len(joinings) <= 100 / 3
+    left = [len(files[value]) for value in range(20, 80)]
+    assert max(left) <= 6, left
+
+
+def test_one_pile_among_many_partitions_is_joined_when_it_is_worth_two() -> None:
+    target = replace(target_of(analysis_of(AGG, "account_id", "event_day")), identity_columns=("event_day",))
+
+    def due(files: int, late: int) -> bool:
+        contents = Contents(files={0: ((1_000,) * files,)})
+        touched = Partitions("event_day", late=tuple(range(late)))
+        return compaction.due(target, "int", contents, touched, deletes=True) is not None
+
+    assert due(SMALL_FILES - 1, 1) and due(SMALL_FILES - 1, 3), "there is nobody to wait for"
+    assert not due(SMALL_FILES - 1, 4) and not due(2 * SMALL_FILES - 2, 4)
+    assert due(2 * SMALL_FILES - 1, 4)
 
 
 def test_a_pile_is_what_lies_in_one_partition_where_several_have_the_day() -> None:

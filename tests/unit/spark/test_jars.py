@@ -68,6 +68,15 @@ def test_a_jar_that_cannot_be_had_is_named_with_the_ways_out(tmp_path: Path, jar
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_a_transfer_that_breaks_is_tried_again(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    broken_once = tmp_path / "java"
+    tried, launcher = tmp_path / "tried", java.find().launcher
+    broken_once.write_text(f'#!/bin/sh\n[ -e {tried} ] || {{ touch {tried}; exit 1; }}\nexec {launcher} "$@"\n')
+    broken_once.chmod(0o755)
+    [path] = jars.ensure([jar], broken_once, folder=tmp_path / "cache", env=mirror)
+    assert path.read_bytes() == CONTENT
+
+
 def test_a_changed_file_in_the_cache_is_found(tmp_path: Path, jar: Jar) -> None:
     (tmp_path / jar.file_name).write_bytes(CONTENT)
     assert jars.verify([jar], tmp_path) == []

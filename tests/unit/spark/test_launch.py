@@ -11,7 +11,7 @@ from icefloe.spark.launch import shuffle_settings
 
 @pytest.mark.parametrize(
     ("master", "parts"),
-    [("local", "8"), ("local[2]", "8"), ("local[16,4]", "64"), ("local[*]", str(max(4 * (os.cpu_count() or 1), 8)))],
+    [("local", "16"), ("local[2]", "32"), ("local[16,4]", "256"), ("local[*]", str(16 * (os.cpu_count() or 1)))],
 )
 def test_a_local_master_shuffles_into_parts_for_its_cores(master: str, parts: str) -> None:
     assert shuffle_settings(master) == {"spark.sql.shuffle.partitions": parts}

@@ -7,8 +7,8 @@ snapshot that the attempt's branch stands on, and the fence moves the target onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -70,9 +70,10 @@ def run(
     target, snapshot_id = next(iter(results.items()), (lake.canonical_name(work.request.target), None))
     version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
     compared = attempt.compared_rows if work.shadow != "off" else None
-    tell(Told(ledger.entry(target, fencing(1).mark.run, snapshot_id), version, compared))
-    if attempt.plan is not None and fencing(1).ref == "main":
-        _compact(session, attempt.plan, log)
+    entry = ledger.entry(target, fencing(1).mark.run, snapshot_id)
+    tell(Told(entry, version, compared))
+    if attempt.plan is not None and fencing(1).ref == "main" and _compact(session, attempt.plan, log):
+        tell(Told(ledger.joined(entry), version, compared))
     return results
 
 
@@ -138,12 +139,14 @@ class _Attempt:
         if not lanes[1] and not early:
             self._run_in_order(lanes[0])
             return
-        with ThreadPoolExecutor(2) as pool:
-            other = pool.submit(self._run_in_order, lanes[1])
+        with ThreadPoolExecutor(2 + len(early)) as pool:
+            # Spark gives cores to what was asked for first: let that be what something else waits for.
             ahead = {one.sql: pool.submit(self._compute, one) for one in early}
+            under_way: list[Future[Any]] = [*ahead.values(), pool.submit(self._run_in_order, lanes[0], ahead)]
+            under_way.append(pool.submit(self._run_in_order, lanes[1]))
             try:
-                self._run_in_order(lanes[0], ahead)
-                other.result()
+                for one in wait(under_way, return_when=FIRST_EXCEPTION).done:
+                    one.result()
             except BaseException:
                 # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end.
                 with suppress(Exception):
@@ -190,9 +193,15 @@ class _Attempt:
         facts = observer.facts(analysis, branch=NOT_YET, base=None)
         columns.check(facts.target, result)
         plan = choice.plan(analysis, facts.target, facts.contents, columns=tuple(column.name for column in result))
-        properties = {**plan.properties, **self.work.properties}
+        properties = {**plan.properties, **self._catalog_defaults(plan.properties), **self.work.properties}
         self.session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
         self.log(f"{facts.target.name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")
+
+    def _catalog_defaults(self, names: Iterable[str]) -> dict[str, str]:
+        """What the project says of all new tables (``table-default.…`` of the catalog) goes before the planner's own taste."""
+        prefix = f"spark.sql.catalog.{self.lake.tables.name}.table-default."
+        found = {name: self.session.conf.get(f"{prefix}{name}", "") for name in names}
+        return {name: value for name, value in found.items() if value}
 
     def _refuse_duplicates(self, plan: Plan, facts: Facts) -> None:
         if plan.duplicates is None or not plan.statements:
@@ -214,11 +223,11 @@ class _Attempt:
             )
 
 
-def _compact(session: Any, plan: Plan, log: Log) -> None:
-    """After the batch is published, and of no consequence to it: readers see the same rows in fewer files."""
+def _compact(session: Any, plan: Plan, log: Log) -> bool:
+    """After the batch is published, and of no consequence to it: readers see the same rows in fewer files. Whether it was done."""
     found = plan.compaction
     if found is None:
-        return
+        return False
     began = time.monotonic()
     try:
         for statement in found.statements:
@@ -226,8 +235,9 @@ def _compact(session: Any, plan: Plan, log: Log) -> None:
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         log(f"compaction: not done, the next batch tries again: {reason}")
-        return
+        return False
     log(f"compaction: {len(found.values)} partitions of {found.column}: {time.monotonic() - began:.1f} s")
+    return True
 
 
 @contextmanager

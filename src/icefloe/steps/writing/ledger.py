@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from icefloe.capture.sources import Source
@@ -102,6 +103,28 @@ class Ledger:
             for note in found.reckoning.notes:
                 self._log(f"  {note}")
         return found
+
+    def joined(self, entry: Entry | None) -> Entry | None:
+        """The same batch, with what joining small files after it has read and written: the commits that came since."""
+        try:
+            return self._joined(entry) if entry is not None else None
+        except Exception as error:
+            self._log(f"savings: what was joined is not counted, {error}")
+            return entry
+
+    def _joined(self, entry: Entry) -> Entry:
+        metadata = self._lake.table(entry.target).metadata
+        head = history.head(metadata, "main", table=entry.target)
+        past = history.ancestors(metadata, head) if head is not None else iter(())
+        own = [one.summary for one in takewhile(lambda one: one.operation == "replace", past)]
+        if not own:
+            return entry
+        read, written = savings.joined(own), Written.of(own)
+        note = f"{savings.bytes_text(read.bytes)} of it to join small files"
+        counted = replace(entry.reckoning, read=entry.reckoning.read + read, notes=(*entry.reckoning.notes, note))
+        total = Written(entry.written.size + written.size, entry.written.delete_files + written.delete_files)
+        seconds = time.monotonic() - self._began if entry.seconds is not None else None
+        return replace(entry, reckoning=counted, written=total, seconds=seconds)
 
     def _entry(self, target: str, run: str, published: int | None) -> Entry | None:
         seconds = time.monotonic() - self._began if self._planned is not None else None

@@ -1,0 +1,79 @@
+"""From which share of new rows on a partition is overwritten: ``python -m benchmarks.large_part [--events-per-day 1000000] [--days 3]``.
+
+Late events go to all days of the two-stage pipeline at once, more with each step, and stage 2 is brought up to date in both ways on one warm
+server: changed keys deleted and computed again, or partitions as a whole. The last line is the figures as JSON: for each share of a
+partition's rows that is new the seconds of both, and ``ratio``, by key against as a whole. The planner's threshold
+(:data:`icefloe.planner.choice.LARGE_PART`) is where that passes 1. Both targets must equal the full recomputation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.playback_pipeline import Incremental, Pipeline
+from benchmarks.project import warm_server
+from benchmarks.two_stage import say, timed, warm_up
+from icefloe.planner import choice
+
+SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+FROM = {"by key": 2.0, "as a whole": 0.0}
+"""Each way by the threshold that makes the planner take it."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events-per-day", type=int, default=1_000_000)
+    parser.add_argument("--days", type=int, default=3)
+    parser.add_argument("--small-rounds", type=int, default=10, help="rounds on small tables, before anything")
+    asked = parser.parse_args()
+    with warm_server(say) as (spark, config):
+        return _measure(asked, spark, config)
+
+
+def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
+    warm_up(
+        asked.small_rounds, Pipeline(spark, config, 2_000, namespace="small"), lambda small: {"": Incremental(small)}
+    )
+    # Each step twice: a share is only measured on a server that has seen it.
+    seconds: dict[float, dict[str, float]] = {}
+    equal = True
+    for turn in range(2):
+        pipeline = Pipeline(spark, config, asked.events_per_day, namespace=f"turn_{turn}")
+        for _ in range(asked.days):
+            pipeline.load_day()
+        ways = {name: Incremental(pipeline, name=name.replace(" ", "_"), compact=False) for name in FROM}
+        for way in ways.values():
+            way.start()
+        there = asked.days * asked.events_per_day
+        for number, share in enumerate(SHARES):
+            events = int(there * share / (1 - share))
+            there += events
+            pipeline.load_late(events, asked.days)
+            for name in list(ways) if (number + turn) % 2 else list(ways)[::-1]:
+                ways[name].stage1()
+                with patch.object(choice, "LARGE_PART", FROM[name]):
+                    took = timed(ways[name].stage2)
+                say(f"turn {turn}  {share:.0%} new  {name:<10} {took:.2f} s")
+                seconds.setdefault(share, {})[name] = took
+        recomputed = pipeline.recomputed()
+        equal = equal and all(pipeline.fingerprint(way.agg) == recomputed for way in ways.values())
+    figures = {
+        "events_per_day": asked.events_per_day,
+        "days": asked.days,
+        "seconds": {share: {name: round(took, 2) for name, took in both.items()} for share, both in seconds.items()},
+        "ratio": {share: round(both["by key"] / both["as a whole"], 2) for share, both in seconds.items()},
+        "threshold": choice.LARGE_PART,
+        "cpus": os.cpu_count(),
+        "equal": equal,
+    }
+    print(json.dumps(figures))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
