@@ -22,7 +22,7 @@ from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
-from icefloe.steps.completing import definition_of, goal_of, write_targets
+from icefloe.steps.completing import definition_of, goal_of, write_targets, writes_a_range
 from icefloe.steps.contract import (
     Cause,
     Done,
@@ -72,6 +72,10 @@ class IpCaptureStep(StepRuntime):
         lake = Lake.open(context.config)
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
         ranges = range_columns_of(settings, lake, tables)
+        anew = writes_a_range(context)
+        wish = _completing(
+            wish_of(settings, lake, tables, ranges, context.config), goal_of(context, settings, lake, tables)
+        )
         request = Request(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
             workflow_id=context.workflow_id,
@@ -82,9 +86,7 @@ class IpCaptureStep(StepRuntime):
             ref=settings.ref,
             start=settings.start,
             bounds=bounds_of(settings),
-            wish=_completing(
-                wish_of(settings, lake, tables, ranges, context.config), goal_of(context, settings, lake, tables)
-            ),
+            wish=replace(wish, skip_empty=wish.skip_empty and not anew),
         )
         taken = Capturing(
             lake,
@@ -100,7 +102,9 @@ class IpCaptureStep(StepRuntime):
         outputs = published.parameters(
             taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=ranges
         )
-        if taken.has_changes or settings.on_empty == "run":
+        if anew and not taken.has_changes:
+            context.log("nothing changed, but a range is to be written anew: the rest is run")
+        if taken.has_changes or anew or settings.on_empty == "run":
             return Done(Outcome(Kind.SUCCEEDED, outputs))
         context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
         return Done(

@@ -21,12 +21,14 @@ from icefloe.lake.metadata import Snapshot
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
+from icefloe.planner.inputs import Column
 from icefloe.planner.plan import Plan, Statement
+from icefloe.planner.spans import Span
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
-from icefloe.spark.marks import Mark
+from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
-from icefloe.steps.writing import columns, told
+from icefloe.steps.writing import columns, ranges, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
 from icefloe.steps.writing.ledger import Ledger
@@ -96,6 +98,7 @@ class _Attempt:
         full = f"{self.lake.tables.name}.{name}"
         exists = self._exists(name)
         if exists and fence.is_published(full):
+            self._refuse_forgotten_range(name, fence.published_as(full))
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
@@ -103,6 +106,7 @@ class _Attempt:
         analysis = observer.analysis()
         result = self._result_columns(analysis)
         names = tuple(column.name for column in result)
+        self._span(analysis, [Column(column.name, column.iceberg) for column in result])
         if not exists:
             self._create(observer, analysis, result)
         facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
@@ -115,7 +119,15 @@ class _Attempt:
             columns.check(facts.target, result)
         except TargetMismatchError as error:
             raise self.logic.also(change, error) from None
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
+        span, asked = None, self.work.range
+        if asked is not None:
+            if exists:
+                self._refuse_foreign_range(name, facts)
+            given = {column.name.lower() for column in result}
+            span = self._span(analysis, [column for column in facts.target.columns if column.name.lower() in given])
+            analysis = ranges.everything(analysis, asked) if span is None else analysis
+        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
+        self._carry_range()
         _tell(plan, self.log)
         self.logic.decide(change, plan, facts.target.name)
         self.ledger.planned(analysis, facts, plan)
@@ -130,6 +142,32 @@ class _Attempt:
         if shadow is not None:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(facts)
+
+    def _span(self, analysis: Analysis, given: Sequence[Column]) -> Span | None:
+        """The range with values; ``None``: no range, or everything."""
+        asked = self.work.range
+        return ranges.span(self.lake, asked.asked, analysis, self.work.sources, given) if asked is not None else None
+
+    def _refuse_foreign_range(self, name: str, facts: Facts) -> None:
+        assert self.work.range is not None
+        if any(state.captured for state in facts.analysis.sources.values()):
+            return
+        consumers = [one.consumer for one in self.mark.taken]
+        ranges.refuse_foreign(
+            self._past(name, facts), self.work.range, consumers=consumers, place=self.mark.place, target=name
+        )
+
+    def _refuse_forgotten_range(self, name: str, published: int | None) -> None:
+        snapshot = self.lake.table(name).metadata.snapshots.get(published) if published is not None else None
+        writer = self.work.logic.writer if self.work.logic is not None else "WORKFLOW"
+        ranges.refuse_published(snapshot, self.work.range, name, writer.removesuffix(f"/{self.mark.place}"))
+
+    def _carry_range(self) -> None:
+        """Have the snapshots say which range was written with them: a later attempt at the batch looks for it."""
+        if self.work.range is not None:
+            self.session.conf.set(f"{PROPERTY}{ranges.RANGE}", self.work.range.text)
+        else:
+            self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
     def _run(self, plan: Plan) -> None:
         """The statements in their order, with what may be done at the same time."""
@@ -200,10 +238,15 @@ class _Attempt:
         found = self.session.sql(plan.duplicates).collect()
         if found:
             first = ", ".join(f"{key} = {found[0][key]}" for key in plan.keys)
+            hint = "name all columns that make a row unique in write.keys, or group by the keys in the SELECT"
+            if plan.span is not None and plan.span.column not in plan.keys:
+                hint += (
+                    f"; or choose a range over one of the keys: rows that had another {plan.span.column} have stayed"
+                )
             raise KeysNotUniqueError(
                 f"the keys {', '.join(plan.keys)} are not unique in the result: {found[0]['rows']} rows have {first}",
                 where=facts.target.name,
-                hint="name all columns that make a row unique in write.keys, or group by the keys in the SELECT",
+                hint=hint,
             )
 
     def _refuse_if_altered(self, facts: Facts) -> None:
