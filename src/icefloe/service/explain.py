@@ -145,7 +145,7 @@ class Explaining:
 
     def _anew(self, write: WriteSettings, scope: Scope, where: str) -> RangeOrder | None:
         given = scope.params.get(write_ranges.PARAMETER)
-        return ranges.order(TypedValue.of(given) if given is not None else None, write, where)
+        return ranges.order(TypedValue.of(given) if given is not None else None, write.range, where)
 
     def _span(self, anew: RangeOrder, analysis: Analysis, sources: Sequence[Source], facts: Facts) -> Span | None:
         """The range as a run would write it, refused where a run would refuse it. Types are the target's, or as far as they are known."""

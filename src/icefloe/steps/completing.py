@@ -11,14 +11,12 @@ from icefloe.capture.completeness import Goal
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.steps.contract import StepContext
-from icefloe.steps.writing.ranges import order
 from icefloe.store import definitions
-from icefloe.workflow import write_ranges
 from icefloe.workflow.graph import Graph
-from icefloe.workflow.model import TypedStep, Workflow, containers, walk
+from icefloe.workflow.model import Step, TypedStep, Workflow, containers, walk
 from icefloe.workflow.resolution import resolve_settings
 from icefloe.workflow.scope import Scope
-from icefloe.workflow.step_types import IpCaptureSettings, WriteSettings
+from icefloe.workflow.step_types import IpCaptureSettings
 from icefloe.workflow.versions import WorkflowVersion
 
 
@@ -88,31 +86,21 @@ def definition_of(context: StepContext) -> Workflow:
 
 def write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[str]:
     """The ``write:`` tables of the Spark steps behind a capture, as far as their names are known before it."""
-    for write in _writes(workflow, capture):
-        table = write.get("table")
+    for write in map(write_of, steps_behind(workflow, capture)):
+        table = write.get("table") if write is not None else None
         if isinstance(table, str):
             with suppress(IcefloeError):  # it is named by something that is known later only
                 yield str(resolve_settings({"table": table}, scope)["table"])
 
 
-def writes_a_range(context: StepContext) -> bool:
-    """Whether a Spark step behind a capture writes a range anew, so that it has something to do whatever changed. Raises for what is no
-    range, before anything has been captured."""
-    given = context.params.get(write_ranges.PARAMETER)
-    where = f"run {context.key.run_id}, step {context.key.step_id}"
-    found = [str(write.get("range") or "") for write in _writes(definition_of(context), context.key.step_id)]
-    if given is not None and found:
-        order(given, WriteSettings(table="-"), where)
-        return True
-    return any(found)
-
-
-def _writes(workflow: Workflow, capture: str) -> Iterator[Mapping[str, Any]]:
-    """``write:`` of the Spark steps behind a capture."""
+def steps_behind(workflow: Workflow, capture: str) -> Iterator[Step]:
+    """The steps that come after a capture, those in loops too."""
     container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
     behind = Graph.of(container).descendants(capture)
-    for path, step in walk(container):
-        if path[0] in behind and isinstance(step, TypedStep) and step.type == "Spark":
-            write = step.settings.get("write")
-            if isinstance(write, Mapping):
-                yield write
+    return (step for path, step in walk(container) if path[0] in behind)
+
+
+def write_of(step: Step) -> Mapping[str, Any] | None:
+    """``write:`` of a Spark step, as it is defined."""
+    found = step.settings.get("write") if isinstance(step, TypedStep) and step.type == "Spark" else None
+    return found if isinstance(found, Mapping) else None

@@ -181,7 +181,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         sources = [Source.from_json(one) for capture in held for one in capture.sources]
         text = context.script(settings.script)
         logic = recording.logic_order(context, settings, settings.write, mark, text)
-        anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write, where)
+        anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write.range, where)
         work = writing.work(settings, text, sources, where, logic, anew).to_json()
     else:
         kind, script, shown = _script(context, settings, where)

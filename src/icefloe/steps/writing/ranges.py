@@ -22,7 +22,6 @@ from icefloe.planner.spans import Span
 from icefloe.steps.writing.versions import LOGIC
 from icefloe.workflow import write_ranges
 from icefloe.workflow.lookbacks import Lookback
-from icefloe.workflow.step_types import WriteSettings
 from icefloe.workflow.values import TypedValue
 from icefloe.workflow.write_ranges import PARAMETER, WriteRange
 
@@ -42,9 +41,9 @@ class RangeOrder:
         return write_ranges.parse(self.text)
 
 
-def order(given: TypedValue | None, write: WriteSettings, where: str) -> RangeOrder | None:
+def order(given: TypedValue | None, defined: str | None, where: str) -> RangeOrder | None:
     """What the run was told, else what the step says. Raises :class:`RangeError` for what is no range."""
-    text = str(given.value) if given is not None else write.range
+    text = str(given.value) if given is not None else defined
     if text is None:
         return None
     said = PARAMETER if given is not None else "write.range"
