@@ -157,7 +157,9 @@ class SqliteWorld:
         """Somebody's hand in the target. In the range, which is one of whole partitions: what was there is of no matter."""
         condition = translated(f"SELECT rowid FROM target WHERE {span.condition(span.column)}")
         self.database.execute(f"DELETE FROM target WHERE rowid IN ({condition} ORDER BY rowid LIMIT 2)")
-        self.database.execute(f"INSERT INTO target SELECT * FROM target WHERE rowid IN ({condition} ORDER BY rowid DESC LIMIT 2)")
+        self.database.execute(
+            f"INSERT INTO target SELECT * FROM target WHERE rowid IN ({condition} ORDER BY rowid DESC LIMIT 2)"
+        )
 
     def _contents(self, analysis: Analysis, target: TargetState) -> Contents:
         link = analysis.link(target)
