@@ -42,10 +42,13 @@ class Span:
 
     def condition(self, column: str) -> str:
         """For the column under the name that a statement knows it by."""
-        parts = [] if self.low is None else [f"{column} >= {literal(self.low, self.type)}"]
+        if self.empty or (self.low is None and self.high is None):
+            return "FALSE"
+        # Without a lower bound Iceberg 1.12 deletes a partition of NULLs, too: NULL is less than anything to it.
+        parts = [f"{column} IS NOT NULL" if self.low is None else f"{column} >= {literal(self.low, self.type)}"]
         if self.high is not None:
             parts.append(f"{column} {'<' if self.below else '<='} {literal(self.high, self.type)}")
-        return "FALSE" if self.empty or not parts else " AND ".join(parts)
+        return " AND ".join(parts)
 
     def may_hold(self, value: Any) -> bool:
         """Whether rows of a partition can lie in it: one of the column as it is, or of its days."""

@@ -83,14 +83,14 @@ def span_of(text: str) -> Span:
         ("EVENT_DAY 2026-01-01..2026-01-31", date(2026, 1, 1), date(2026, 1, 31), "c >= DATE'2026-01-01' AND c <= DATE'2026-01-31'"),
         ("event_day 2026-01-01..", date(2026, 1, 1), None, "c >= DATE'2026-01-01'"),
         ("n -3..7", -3, 7, "c >= -3 AND c <= 7"),
-        ("id ..7", None, 7, "c <= 7L"),
+        ("id ..7", None, 7, "c IS NOT NULL AND c <= 7L"),
         ("price 0..1.50", Decimal(0), Decimal("1.50"), "c >= CAST('0' AS DECIMAL(9, 2)) AND c <= CAST('1.50' AS DECIMAL(9, 2))"),
         ("country DE..'NO'", "DE", "NO", "c >= 'DE' AND c <= 'NO'"),
         # A day as an end is the whole day.
         ("ts 2026-01-01..2026-01-31", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC),
          "c >= TIMESTAMP'2026-01-01 00:00:00Z' AND c < TIMESTAMP'2026-02-01 00:00:00Z'"),
         ("ts 2026-01-01T10:00:00+02:00..", datetime(2026, 1, 1, 8, tzinfo=UTC), None, "c >= TIMESTAMP'2026-01-01 08:00:00Z'"),
-        ("local_ts ..2026-01-01 10:00:00", None, datetime(2026, 1, 1, 10), "c <= TIMESTAMP_NTZ'2026-01-01 10:00:00'"),
+        ("local_ts ..2026-01-01 10:00:00", None, datetime(2026, 1, 1, 10), "c IS NOT NULL AND c <= TIMESTAMP_NTZ'2026-01-01 10:00:00'"),
     ],
 )  # fmt: skip
 def test_values_are_of_the_column_s_type(text: str, low: Any, high: Any, condition: str) -> None:
