@@ -23,7 +23,8 @@ from icefloe.workflow.write_ranges import WriteRange
 
 _WHOLE_NUMBERS = {"int": 31, "long": 63}
 _REFORM = date(1582, 10, 15)
-_DAY_ALONE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY_ALONE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}")
+"""Also as ``${RUN_DATE}`` has it."""
 _EXAMPLES = {"date": "2026-01-31", "timestamp": "2026-01-31T12:00:00", "timestamptz": "2026-01-31T12:00:00Z"}
 
 
