@@ -162,7 +162,7 @@ def _decimal(text: str, kind: str) -> Decimal:
 
 
 def _moment(text: str, *, zoned: bool) -> datetime:
-    if re.search(r"\.\d{7}", text):
+    if re.search(r"[.,]\d{7}", text):
         raise ValueError(text)  # Python would cut it off
     found = datetime.fromisoformat(text)
     if not zoned:

@@ -106,10 +106,11 @@ class _Attempt:
         analysis = observer.analysis()
         result = self._result_columns(analysis)
         names = tuple(column.name for column in result)
-        self._span(analysis, [Column(column.name, column.iceberg) for column in result])
-        if not exists:
-            self._create(observer, analysis, result)
-        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full)) if exists else None
+        span = self._span(analysis, result, facts)
+        if facts is None:
+            self._create(observer, analysis, result, span)
+            facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
         change = self.logic.look(self._past(name, facts) if exists else None, result)
         if change is not None and self.logic.rebuilds(change):
             analysis = rebuilding(analysis, change)
@@ -119,15 +120,9 @@ class _Attempt:
             columns.check(facts.target, result)
         except TargetMismatchError as error:
             raise self.logic.also(change, error) from None
-        span, asked = None, self.work.range
-        if asked is not None:
-            if exists:
-                self._refuse_foreign_range(name, facts)
-            given = {column.name.lower() for column in result}
-            span = self._span(analysis, [column for column in facts.target.columns if column.name.lower() in given])
-            analysis = ranges.everything(analysis, asked) if span is None else analysis
+        if self.work.range is not None and span is None:
+            analysis = ranges.everything(analysis, self.work.range)
         plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
-        self._carry_range()
         _tell(plan, self.log)
         self.logic.decide(change, plan, facts.target.name)
         self.ledger.planned(analysis, facts, plan)
@@ -135,7 +130,7 @@ class _Attempt:
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
         self.plan = plan
-        with _settings(self.session, plan.settings):
+        with _settings(self.session, plan.settings), self._carried_range():
             self._run(plan)
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
@@ -143,30 +138,36 @@ class _Attempt:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(facts)
 
-    def _span(self, analysis: Analysis, given: Sequence[Column]) -> Span | None:
-        """The range with values; ``None``: no range, or everything."""
+    def _span(self, analysis: Analysis, result: list[ResultColumn], facts: Facts | None) -> Span | None:
+        """The range with values of the target's types, or of the result's own; ``None``: no range, or everything."""
         asked = self.work.range
-        return ranges.span(self.lake, asked.asked, analysis, self.work.sources, given) if asked is not None else None
-
-    def _refuse_foreign_range(self, name: str, facts: Facts) -> None:
-        assert self.work.range is not None
-        if any(state.captured for state in facts.analysis.sources.values()):
-            return
-        consumers = [one.consumer for one in self.mark.taken]
-        ranges.refuse_foreign(
-            self._past(name, facts), self.work.range, consumers=consumers, place=self.mark.place, target=name
-        )
+        if asked is None:
+            return None
+        if facts is not None and not any(state.captured for state in analysis.sources.values()):
+            past, consumers = self._past(facts.target.name, facts), [one.consumer for one in self.mark.taken]
+            ranges.refuse_foreign(past, asked, consumers=consumers, place=self.mark.place, target=facts.target.name)
+        there = {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
+        given = [Column(one.name, there.get(one.name.lower(), one.iceberg)) for one in result]
+        return ranges.span(self.lake, asked.asked, analysis, self.work.sources, given)
 
     def _refuse_forgotten_range(self, name: str, published: int | None) -> None:
+        """Where it cannot be known, or is asked for in every run anyway, it is only said."""
+        asked = self.work.range
+        if asked is None:
+            return
         snapshot = self.lake.table(name).metadata.snapshots.get(published) if published is not None else None
         writer = self.work.logic.writer if self.work.logic is not None else "WORKFLOW"
-        ranges.refuse_published(snapshot, self.work.range, name, writer.removesuffix(f"/{self.mark.place}"))
+        ranges.refuse_published(snapshot, asked, name, writer.removesuffix(f"/{self.mark.place}"))
+        if snapshot is None or snapshot.summary.get(ranges.RANGE) != asked.text:
+            self.log(f"{name}: the range {asked.text} is not written with a batch that is published already")
 
-    def _carry_range(self) -> None:
+    @contextmanager
+    def _carried_range(self) -> Iterator[None]:
         """Have the snapshots say which range was written with them: a later attempt at the batch looks for it."""
         if self.work.range is not None:
             self.session.conf.set(f"{PROPERTY}{ranges.RANGE}", self.work.range.text)
-        else:
+        yield
+        if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
     def _run(self, plan: Plan) -> None:
@@ -224,10 +225,11 @@ class _Attempt:
         schema = self.session.sql(analysis.query.bound(relations)).schema
         return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
 
-    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn]) -> None:
+    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn], span: Span | None) -> None:
         facts = observer.facts(analysis, branch=NOT_YET, base=None)
         columns.check(facts.target, result)
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=tuple(column.name for column in result))
+        names = tuple(column.name for column in result)
+        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
         properties = {**plan.properties, **self.work.properties}
         self.session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
         self.log(f"{facts.target.name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")

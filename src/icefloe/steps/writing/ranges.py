@@ -167,9 +167,9 @@ def refuse_foreign(
         )
 
 
-def refuse_published(snapshot: Snapshot | None, asked: RangeOrder | None, target: str, workflow: str) -> None:
+def refuse_published(snapshot: Snapshot | None, asked: RangeOrder, target: str, workflow: str) -> None:
     """A batch that is published is not written again, so that a range that is asked for now would be forgotten."""
-    if asked is None or not asked.for_run or snapshot is None or snapshot.summary.get(RANGE) == asked.text:
+    if not asked.for_run or snapshot is None or snapshot.summary.get(RANGE) == asked.text:
         return
     raise RangeError(
         f"this batch is published already, without {PARAMETER}={asked.text!r}, and is not written again",
