@@ -402,3 +402,16 @@ def test_spark_reads_the_literals_of_the_smallest_and_largest_numbers(t: Tables)
     assert (row.low, row.high, row.small) == (-(2**63), 2**63 - 1, -(2**31))
     with pytest.raises(Exception, match="9223372036854775808"):
         t("SELECT 9223372036854775808L")
+
+
+@pytest.mark.parametrize("by", ["c", "truncate(10, c)"])
+def test_a_delete_below_a_value_takes_a_partition_of_nulls_along_unless_it_says_not_null(t: Tables, by: str) -> None:
+    """``planner.spans``: a range without a lower bound."""
+    left = []
+    for condition in ("c <= 5", "c IS NOT NULL AND c <= 5", "c >= 0 AND c <= 5"):
+        name = t.make("id BIGINT, c INT", by=by)
+        t(f"INSERT INTO {name} VALUES (1, NULL), (2, 5), (3, 50)")
+        t(f"DELETE FROM {name} WHERE {condition}")
+        left.append({row["id"] for row in t(f"SELECT id FROM {name}")})
+        t(f"DROP TABLE {name}")
+    assert left == [{3}, {1, 3}, {1, 3}]

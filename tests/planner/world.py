@@ -23,6 +23,7 @@ from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
+from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.work import Work
 from icefloe.store.captures import CheckpointRecord
 from tests.planner.corpus import Case
@@ -289,7 +290,26 @@ class World:
             sources=tuple(self.sources),
             properties={"format-version": self.version(case)},
             shadow=self.shadow if case.repeatable else "off",
+            range=self.some_range(case) if case.repeatable and self.batch % 3 == 0 else None,
         )
+
+    def some_range(self, case: Case) -> RangeOrder:
+        """Between two values that a column of the result has; perhaps without an end, perhaps everything."""
+        chance = Random(f"{self.batch} {self.next_id} {case.name}")
+        fields = self.spark.sql(self.text(case)).schema.fields
+        names = [one.name for one in fields if one.dataType.simpleString() in ("date", "int", "bigint", "string")]
+        if not names or chance.random() < 0.1:
+            return RangeOrder("all")
+        name = chance.choice(names)
+        found = self.spark.sql(
+            f"SELECT DISTINCT `{name}` FROM ({self.text(case)}) WHERE `{name}` IS NOT NULL"
+        ).collect()
+        values = sorted(row[0] for row in found)
+        low, high = sorted(chance.choices(values, k=2)) if values else (None, None)
+        ends = chance.choice([(low, high), (low, high), (low, None), (None, high)]) if values else None
+        if ends is None:
+            return RangeOrder("all")
+        return RangeOrder(f"`{name}` {'..'.join('' if end is None else repr(str(end)) for end in ends)}")
 
     def fencing(self, case: Case) -> Callable[[int], Fencing]:
         return fencing(f"batch {self.batch} of {case.name}", "corpus")

@@ -28,11 +28,14 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What lies in a table's newest partitions by ``column``; ``values`` are theirs."""
+    """What lies in a table's newest partitions by ``transform`` of ``column``; ``values`` are theirs. ``start``: where they begin, a day
+    or a value, whether or not there is a partition just there; ``None``: there is no partition at all."""
 
     column: str
     values: tuple[Any, ...]
     counts: FileCounts
+    transform: str = "identity"
+    start: Any = None
 
 
 def whole(table: LoadedTable, snapshot_id: int | None) -> FileCounts:
@@ -187,7 +190,10 @@ class _Walk:
             for data_file in _files(self._table, manifest):
                 if spot is None or _value(data_file, spot) in values:
                     total.add(data_file, manifest)
-        return Newest(self._field.name, tuple(sorted(values, key=self._places.__getitem__)), total.counts)
+        if start is None:
+            start = min((self._places[value] for value in values), default=None)
+        ordered = tuple(sorted(values, key=self._places.__getitem__))
+        return Newest(self._field.name, ordered, total.counts, self._transform, start)
 
     def _from_the_newest(self, data: list[ManifestFile]) -> list[tuple[ManifestFile, Position, Any]]:
         """Those that do not tell how new they are come first."""

@@ -81,10 +81,8 @@ class Analysis:
     def _partition_key(self, one: Occurrence, sql: str) -> PartitionKey | None:
         """The partition key that an expression over the source's columns is the value of."""
         for key in self.state(one).changed_partitions:
-            bare = _column_sql(key.column)
-            days = (f"CAST({bare} AS DATE)", f"TO_DATE({bare})")
             is_itself = key.transform == "identity" or key.column_type == "date"
-            if (is_itself and sql == bare) or (key.transform == "day" and sql in days):
+            if (is_itself and sql == bare(key.column)) or (key.transform == "day" and sql in days_of(key.column)):
                 return key
         return None
 
@@ -146,5 +144,11 @@ def _faithful(value: exp.Expr) -> str | None:
     return text if again == text else None
 
 
-def _column_sql(name: str) -> str:
+def bare(name: str) -> str:
+    """A column by itself, as the SQL of a map has it."""
     return exp.column(exp.to_identifier(name, quoted=True)).sql(dialect="spark")
+
+
+def days_of(name: str) -> tuple[str, ...]:
+    """The day of a column, likewise."""
+    return f"CAST({bare(name)} AS DATE)", f"TO_DATE({bare(name)})"

@@ -9,11 +9,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from icefloe.planner import compaction
+from icefloe.planner import compaction, functions
 from icefloe.planner.analysis import Analysis, Link
-from icefloe.planner.errors import KeysMissingError, UnsoundPatternError
+from icefloe.planner.errors import KeysMissingError, RangeError, UnsoundPatternError
 from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
 from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, Statement
+from icefloe.planner.spans import Span
 from icefloe.planner.statements import KeyColumn, Writer
 
 LARGE_PART = 0.4
@@ -48,11 +49,14 @@ def plan(
     contents: Contents | None = None,
     *,
     columns: tuple[str, ...] | None = None,
+    span: Span | None = None,
 ) -> Plan:
-    """The plan. ``columns`` are the result's as Spark names them; without them those that the analysis found."""
+    """The plan. ``columns`` are the result's as Spark names them; without them those that the analysis found. ``span`` is written anew,
+    whatever has changed."""
     if columns is not None:
         analysis = _agreed(analysis, columns)
-    return _Choice(analysis, target, contents or Contents(), columns or analysis.columns or ()).plan()
+    choice = _Choice(analysis, target, contents or Contents(), columns or analysis.columns or ())
+    return choice.plan() if span is None else choice.plan_with(span)
 
 
 def _agreed(analysis: Analysis, columns: tuple[str, ...]) -> Analysis:
@@ -114,6 +118,39 @@ class _Choice:
             return self._range_overwrite()
         self._refusals.append(Refusal("range_overwrite", by_range))
         return self._full(by_key)
+
+    def plan_with(self, span: Span) -> Plan:
+        """What changed first, or it would be lost with the commit; then the range. Where nothing is captured, the range alone."""
+        self._refuse_clock_in(span)
+        told = "nothing that the SELECT reads has changed"
+        if self._request.rebuild is not None or any(state.captured for state in self._read_states()):
+            found = self.plan()
+        else:
+            told = "no table that the SELECT reads is captured"
+            found = self._done("none", told, (), None, ())
+        if found.pattern == "full":
+            return replace(found, notes=(*found.notes, f"the range {span} adds nothing to it"))
+        if span.empty:
+            return replace(found, notes=(*found.notes, "the sources have no rows to look back on"))
+        changed = bool(found.statements)
+        rows = self._target.exists and self._target.total.rows > 0
+        # One after the other: what is appended at the same time could lie in the range, and be deleted or not.
+        before = tuple(replace(one, beside=False) for one in found.statements)
+        touched = found.partitions
+        parts = None if changed and touched is None else (*((touched,) if touched is not None else ()), span)
+        # Outside of the range rows of another time may stay, with a key that is now in it, unless the range is over a key.
+        over_key = span.column.lower() in {key.lower() for key in self._keys}
+        unchecked = not self._keys or (over_key and self._provably_unique())
+        return replace(
+            found,
+            pattern=found.pattern if changed else "range",
+            reason=found.reason if changed else f"the range {span} was asked for; {told}",
+            notes=(*found.notes, *([f"the range {span} is written anew"] if changed else ())),
+            statements=(*before, *self._writer().span(span, delete=changed or rows)),
+            duplicates=None if unchecked else self._writer().duplicates(self._keys, parts),
+            reads=(*found.reads, *self._span_reads(span)),
+            span=span,
+        )
 
     # -- what stands in the way --------------------------------------------------------------------------------------------
 
@@ -199,6 +236,18 @@ class _Choice:
             and analysis.obstacle == str(analysis.doubts[0])
             and not any(clause for clause in clauses)
         )
+
+    def _refuse_clock_in(self, span: Span) -> None:
+        """A column that is another one at each run tells no rows apart: all of them would lie in today's range."""
+        tree = self._analysis.query.tree
+        for one in tree.expressions if isinstance(tree, exp.Select) else ():
+            doubt = next((found for found in functions.doubts(one) if found.known_volatile), None)
+            if one.alias_or_name.lower() == span.column.lower() and doubt is not None:
+                raise RangeError(
+                    f"a range over {span.column} would write every row again: {doubt}",
+                    where=self._request.where,
+                    hint="choose another column of the result, or all",
+                )
 
     def _full_or_refuse(self, reason: str) -> Plan:
         if self._request.pattern not in ("auto", "full"):
@@ -295,7 +344,7 @@ class _Choice:
     ) -> Plan:
         duplicates = None
         if self._keys and statements and not self._provably_unique():
-            duplicates = self._writer().duplicates(self._keys, touched)
+            duplicates = self._writer().duplicates(self._keys, (touched,) if touched is not None else None)
         return Plan(
             pattern,
             reason,
@@ -501,6 +550,12 @@ class _Choice:
             if values:
                 out.append(Read(state.name, what, size))
         return out
+
+    def _span_reads(self, span: Span) -> list[Read]:
+        reads = [Read(state.name, f"the range {span}", state.total) for state in self._read_states()]
+        if self._target.exists and span.column.lower() not in self._partition_columns():
+            reads.append(Read(self._target.name, f"the range {span}", self._target.total))
+        return reads
 
     def _target_reads(self, touched: Partitions | None) -> list[Read]:
         if touched is None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from icefloe.lake.predicates import string_literal
 from icefloe.planner.plan import ChangedKeys
+from icefloe.planner.spans import Span
 from icefloe.planner.statements import among, quote
 
 Type = str | Mapping[str, Any]
@@ -44,8 +45,8 @@ class ComparedColumn:
 class Part:
     """Some of the rows, told by the result's own columns. Nothing set: all of them.
 
-    ``column``, ``kind``, ``values``: partitions. ``keys``: rows that share a key with a changed row. ``by``, ``every`` and
-    ``remainder``: of the rows that are left those whose columns ``by`` hash so.
+    ``column``, ``kind``, ``values``: partitions. ``keys``: rows that share a key with a changed row. ``span``: a range. ``by``, ``every``
+    and ``remainder``: of the rows that are left those whose columns ``by`` hash so.
     """
 
     what: str
@@ -56,6 +57,7 @@ class Part:
     by: tuple[str, ...] = ()
     every: int = 1
     remainder: int = 0
+    span: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class Comparison:
         found = []
         if part.column is not None:
             found.append(among(f"q.{quote(part.column)}", part.kind, part.values))
+        if part.span is not None:
+            found.append(part.span.condition(f"q.{quote(part.span.column)}"))
         if part.every > 1:
             hashed = ", ".join(values[name] for name in part.by)
             found.append(f"pmod(xxhash64({hashed}), {part.every}L) = {part.remainder}")

@@ -56,3 +56,9 @@ class LogicChangedError(UsageError):
     """The SELECT is not the one that has filled the target, and nobody has said what that means for the rows that are there."""
 
     code = "planner.logic-changed"
+
+
+class RangeError(UsageError):
+    """The range that is to be written anew has no sense for this SELECT or this target."""
+
+    code = "planner.range"

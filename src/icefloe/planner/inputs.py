@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Pattern = Literal["append", "merge", "key_filter", "range_overwrite", "full", "none"]
+Pattern = Literal["append", "merge", "key_filter", "range_overwrite", "range", "full", "none"]
 Wish = Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"]
 FILE_BYTES = 512 * 2**20
 """What Iceberg lets files grow to unless a table says otherwise."""

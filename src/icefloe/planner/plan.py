@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from icefloe.planner.inputs import Pattern, Size
+from icefloe.planner.spans import Span
 
-Role = Literal["delete keys", "delete partitions", "delete all", "append"]
+Role = Literal["delete keys", "delete partitions", "delete range", "delete all", "append"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Plan:
     uncaptured: tuple[str, ...] = ()
     """Tables that are read as they are."""
     compaction: Compaction | None = None
+    span: Span | None = None
+    """The range that is written anew, after what changed; ``None`` also where everything is."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``icefloe explain``."""
@@ -105,6 +108,14 @@ class Plan:
             "not": {one.pattern: one.reason for one in self.refusals},
             "notes": list(self.notes),
             "keys": list(self.keys),
+            "range": {
+                "column": self.span.column,
+                "from": _shown(self.span.low),
+                "to": _shown(self.span.high),
+                "condition": self.span.condition(self.span.column),
+            }
+            if self.span
+            else None,
             "partitions": {
                 "column": touched.column,
                 "new": [_shown(value) for value in touched.new],

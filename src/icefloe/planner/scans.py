@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.analysis import Analysis, Link, bare, days_of
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, TargetState
 from icefloe.planner.plan import Partitions, Plan
+from icefloe.planner.query import TableName
+from icefloe.planner.spans import Span
 
 Relation = Literal["changes", "end", "start", "target", "result"]
 """A change table; a source at either end of the capture; the target before the write, and with what was written."""
@@ -21,13 +23,15 @@ Relation = Literal["changes", "end", "start", "target", "result"]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``values`` None: all of it. Else the partitions of ``column`` (by ``transform``) with these values."""
+    """``values`` None: all of it. Else the partitions of ``column`` (by ``transform``) with these values. With ``span``: the partitions of
+    ``column``, as it is or by its days, that can hold rows of the span."""
 
     relation: Relation
     table: str
     column: str = ""
     transform: str = "identity"
     values: tuple[Any, ...] | None = None
+    span: Span | None = None
 
 
 def scans(plan: Plan, analysis: Analysis, target: TargetState) -> tuple[Scan, ...]:
@@ -56,14 +60,43 @@ class _Scans:
             yield from recomputation(self._analysis)
         elif plan.pattern == "append":
             yield from self._append()
-        else:
+        elif plan.pattern != "range":
             yield from self._restricted(plan.partitions)
+        if plan.span is not None:
+            yield from self._span(plan.span)
         if plan.duplicates is not None:
             yield self._duplicates()
 
+    def _span(self, span: Span) -> Iterator[Scan]:
+        """The SELECT in a range, and the target's rows in it; whole partitions of the target are not read to be deleted."""
+        for table in self._analysis.query.tables:
+            column = self._spanned(table, span)
+            yield Scan("end", table.name, column, span=span) if column is not None else Scan("end", table.name)
+        if any(one.role == "delete range" for one in self._plan.statements) and not self._is_partition(span):
+            yield Scan("target", self._target.name)
+
+    def _spanned(self, table: TableName, span: Span) -> str | None:
+        """The column of a table that the range's is, or is the day of, in every reading of it."""
+        found, columns = self._analysis.influence, self._analysis.columns or ()
+        places = [place for place, name in enumerate(columns) if name.lower() == span.column.lower()]
+        if found is None or not places or table.name not in self._analysis.sources:
+            return None
+        readings = [one.id for one in found.occurrences if one.table.start == table.start]
+        told = {
+            value.sql(dialect="spark") if (value := found.relation.maps[one].get(places[0])) is not None else ""
+            for one in readings
+        }
+        names = [column.name for column in self._analysis.sources[table.name].columns]
+        return next((name for name in names if told and told <= {bare(name), *days_of(name)}), None)
+
+    def _is_partition(self, span: Span) -> bool:
+        return span.column.lower() in {name.lower() for name in self._target.identity_columns}
+
     def _append(self) -> Iterator[Scan]:
         touched = self._plan.partitions
-        if len(self._plan.statements) > 1 and touched is not None:
+        own = [one.role for one in self._plan.statements]
+        own = own[: own.index("delete range")] if self._plan.span is not None else own
+        if len(own) > 1 and touched is not None:
             for values in (touched.late, touched.new):
                 yield from self._select("changes", values, None)
             return
@@ -131,8 +164,14 @@ class _Scans:
                     yield _within(relation, state.name, key, tuple(key.added))
 
     def _duplicates(self) -> Scan:
-        touched = self._plan.partitions
-        if touched is None or touched.column.lower() not in {key.lower() for key in self._plan.keys}:
+        touched, span = self._plan.partitions, self._plan.span
+        keys = {key.lower() for key in self._plan.keys}
+        if span is not None and (span.column.lower() not in keys or not self._is_partition(span)):
+            return Scan("result", self._target.name)
+        if span is not None and self._plan.pattern == "range":
+            # Nothing is there but what was written, and that is counted then.
+            return Scan("result", self._target.name, span.column, "identity", ())
+        if touched is None or touched.column.lower() not in keys:
             return Scan("result", self._target.name)
         return self._of_target("result", touched.late)
 

@@ -11,7 +11,7 @@ them, by the user's own wish. There only what was computed again is compared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -84,10 +84,10 @@ def parts(plan: Plan, mode: Mode, known: Known) -> tuple[Part, ...]:
     if mode == "off":
         return ()
     if plan.uncaptured and plan.pattern != "full":
-        return tuple(_recomputed(plan, mode, known))
+        return (*_recomputed(plan, mode, known), *_written_anew(plan, mode, known))
     if mode == "full":
         return (Part("everything"),)
-    return tuple(_sample(plan, known))
+    return (*_sample(plan, known), *_written_anew(plan, mode, known))
 
 
 def describe(plan: Plan, mode: Mode) -> str | None:
@@ -96,11 +96,13 @@ def describe(plan: Plan, mode: Mode) -> str | None:
         return None
     tables = ", ".join(plan.uncaptured)
     only = f"only what it computed again, since {tables} is not captured" if tables and plan.pattern != "full" else ""
-    if only and plan.pattern in ("append", "none"):
+    if only and plan.pattern in ("append", "none") and plan.span is None:
         return f"shadow: {mode}: compares nothing: {plan.pattern} computes nothing again, and {tables} is not captured"
     if mode == "full":
         return f"shadow: full: before it is published, the SELECT is run over everything and compared with {only or 'all rows'}"
-    if plan.partitions is not None:
+    if only and plan.pattern in ("append", "range"):
+        units = f"the range {plan.span}"
+    elif plan.partitions is not None:
         units = f"up to {SAMPLE_PARTITIONS} new, late and overwritten partitions of {plan.partitions.column} each"
         units += ", in large ones the changed keys too" if plan.changed_keys else ""
         units += "" if only else f", and {SAMPLE_PARTITIONS} that it did not touch"
@@ -109,6 +111,8 @@ def describe(plan: Plan, mode: Mode) -> str | None:
         units = f"changed {named}" + ("" if only else ", and others by a hash of them")
     else:
         units = f"rows by a hash of {', '.join(plan.keys) or 'their columns'}"
+    if plan.span is not None and str(plan.span) not in units:
+        units += f", and the range {plan.span}"
     more = f"; {only}" if only else ""
     return f"shadow: sample: before it is published, it is compared in {units}, at most about {SAMPLE_ROWS:,} rows of each{more}"
 
@@ -140,7 +144,7 @@ def _sample(plan: Plan, known: Known) -> list[Part]:
 
 def _recomputed(plan: Plan, mode: Mode, known: Known) -> list[Part]:
     """Only what the plan deleted and wrote anew."""
-    if plan.pattern in ("append", "none"):
+    if plan.pattern in ("append", "none", "range"):
         return []
     touched = plan.partitions
     if touched is None:
@@ -154,6 +158,14 @@ def _recomputed(plan: Plan, mode: Mode, known: Known) -> list[Part]:
         late = touched.late if mode == "full" else _chosen(touched.late, known.seed)
         found.append(_changed(plan, known, late, whole=mode == "full"))
     return found
+
+
+def _written_anew(plan: Plan, mode: Mode, known: Known) -> list[Part]:
+    """The range, if one was written. The whole branch is the most that can lie in it."""
+    if plan.span is None:
+        return []
+    part = Part(f"the range {plan.span}", span=plan.span)
+    return [part if mode == "full" else _thinned(part, _hashed_by(plan, known), known.rows, known.seed)]
 
 
 def _partitions(
@@ -195,7 +207,7 @@ def _thinned(part: Part, by: tuple[str, ...], rows: int, seed: int) -> Part:
     if every <= 1 or not by:
         return part
     what = f"{part.what}, one in {every} by a hash of {', '.join(by)}"
-    return Part(what, part.column, part.kind, part.values, part.keys, by, every, seed % every)
+    return replace(part, what=what, by=by, every=every, remainder=seed % every)
 
 
 def _chosen(values: Sequence[Any], seed: int) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
 from icefloe.planner.plan import ChangedKeys, Partitions, Statement
+from icefloe.planner.spans import Span
 
 _MOST_BROADCAST_ROWS = 20_000_000
 """More changed rows than this are not forced into the memory of every executor."""
@@ -81,6 +82,14 @@ class Writer:
         if not delete:
             return (everything,)
         return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
+
+    def span(self, span: Span, *, delete: bool) -> tuple[Statement, ...]:
+        """What lies in a range of the result, anew. It rests on nothing but the SELECT, whatever that does."""
+        column = quote(span.column)
+        rows = self._append([self._rows(self._at_to(), span.condition(f"q.{column}"), gathered=True)])
+        if not delete:
+            return (rows,)
+        return Statement("delete range", f"DELETE FROM {self.target.branch_name} WHERE {span.condition(column)}"), rows
 
     def append(self, touched: Partitions | None) -> tuple[Statement, ...]:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
@@ -145,13 +154,15 @@ class Writer:
             return late
         return replace(late, rows=late.sql.partition("\n")[2])
 
-    def duplicates(self, keys: Sequence[str], touched: Partitions | None) -> str:
-        """Gives a row for each key that stands twice in what the target would become."""
+    def duplicates(self, keys: Sequence[str], parts: Sequence[Partitions | Span] | None) -> str:
+        """Gives a row for each key that stands twice in what the target would become; ``parts``: where to look, ``None``: everywhere.
+        A part is of one column, and only of use where that is one of the keys."""
         named = ", ".join(quote(key) for key in keys)
         where = ""
-        if touched is not None and touched.column.lower() in {key.lower() for key in keys}:
-            values = (*touched.new, *touched.late, *touched.overwritten)
-            where = f" WHERE {self._among(quote(touched.column), values)}"
+        if parts and all(part.column.lower() in {key.lower() for key in keys} for part in parts):
+            where = (
+                f" WHERE {' OR '.join(f'({text})' if len(parts) > 1 else text for text in map(self._inside, parts))}"
+            )
         return (
             f"SELECT {named}, count(*) AS rows FROM {self.target.branch_name}{where} "
             f"GROUP BY {named} HAVING count(*) > 1 LIMIT 5"
@@ -162,6 +173,12 @@ class Writer:
         return ChangedKeys(tuple(key.name for key in self.keys), self._changed_keys(touched), bool(self._hint()))
 
     # -- parts -------------------------------------------------------------------------------------------------------------
+
+    def _inside(self, part: Partitions | Span) -> str:
+        column = quote(part.column)
+        if isinstance(part, Span):
+            return part.condition(column)
+        return self._among(column, (*part.new, *part.late, *part.overwritten))
 
     def _append(self, rows: Sequence[str]) -> Statement:
         named = f" ({', '.join(quote(column) for column in self.columns)})" if self.columns else ""

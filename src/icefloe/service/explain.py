@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,22 +15,28 @@ from icefloe.engine.evaluation import run_params, run_values
 from icefloe.errors import NotFoundError
 from icefloe.lake import Lake, history
 from icefloe.planner import choice, logic, shadow
+from icefloe.planner.analysis import Analysis
+from icefloe.planner.inputs import Column
 from icefloe.planner.logic import PARAMETER, Change, Logic
 from icefloe.planner.plan import Plan
+from icefloe.planner.spans import Span
 from icefloe.service.client import Client
+from icefloe.steps.writing import ranges
 from icefloe.steps.writing.defined_select import defined_select
 from icefloe.steps.writing.facts import UTC, Facts, Observer
+from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.recording import chosen_for, ref_of, target_key, versions_of
 from icefloe.steps.writing.versions import LogicOrder, rebuilding
 from icefloe.steps.writing.work import request
 from icefloe.store import captures, logic_versions
 from icefloe.store import definitions as stored
+from icefloe.workflow import write_ranges
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.files import script_key
 from icefloe.workflow.model import TypedStep
 from icefloe.workflow.resolution import Layer, resolve_params, resolve_settings
 from icefloe.workflow.scope import Scope
-from icefloe.workflow.step_types import BUILTIN, IpCaptureSettings, SparkSettings
+from icefloe.workflow.step_types import BUILTIN, IpCaptureSettings, SparkSettings, WriteSettings
 from icefloe.workflow.values import TypedValue
 
 BRANCH = "attempt"
@@ -90,7 +96,11 @@ class Explaining:
                 change = self._change(order, facts)
                 if change is not None and order.on_change == "rebuild":
                     analysis = rebuilding(analysis, change)
-                plan = choice.plan(analysis, facts.target, facts.contents)
+                span, anew = None, self._anew(settings.write, scope, asked.where)
+                if anew is not None:
+                    span = self._span(anew, analysis, sources, facts)
+                    analysis = ranges.everything(analysis, anew) if span is None else analysis
+                plan = choice.plan(analysis, facts.target, facts.contents, span=span)
                 if settings.shadow != "off":
                     shadow.refuse_unrepeatable(analysis.query, asked.where)
                 compared = shadow.describe(plan, settings.shadow)
@@ -132,6 +142,21 @@ class Explaining:
         given = scope.params.get(PARAMETER)
         chosen = chosen_for(TypedValue.of(given) if given is not None else None, settings, f"workflow {workflow_id}")
         return LogicOrder(f"{workflow_id}/{place}", text, chosen, tuple(versions_of(known)))
+
+    def _anew(self, write: WriteSettings, scope: Scope, where: str) -> RangeOrder | None:
+        given = scope.params.get(write_ranges.PARAMETER)
+        return ranges.order(TypedValue.of(given) if given is not None else None, write.range, where)
+
+    def _span(self, anew: RangeOrder, analysis: Analysis, sources: Sequence[Source], facts: Facts) -> Span | None:
+        """The range as a run would write it, refused where a run would refuse it. Types are the target's, or as far as they are known."""
+        if not sources and facts.base is not None:
+            past = history.ancestors(self._lake.table(facts.target.name).metadata, facts.base)
+            ranges.refuse_foreign(past, anew, consumers=(), place="", target=facts.target.name)
+        found = analysis.influence
+        traced = [Column(one.name, one.type or "") for one in found.relation.columns] if found is not None else []
+        given = {name.lower() for name in analysis.columns or ()}
+        there = [one for one in facts.target.columns if found is None or one.name.lower() in given]
+        return ranges.span(self._lake, anew.asked, analysis, sources, there or traced)
 
     def _change(self, order: LogicOrder, facts: Facts) -> Change | None:
         if not facts.target.exists:

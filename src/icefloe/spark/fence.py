@@ -170,8 +170,12 @@ class Fence:
         return target.base
 
     def is_published(self, name: str) -> bool:
+        return self.published_as(name) is not None
+
+    def published_as(self, name: str) -> int | None:
+        """The snapshot that this work was published as; None: it is not, yet."""
         target = self.protect(name)
-        return target is not None and target.published is not None
+        return target.published if target is not None else None
 
     def ended(self, write: Write) -> None:
         """A statement that was admitted has ended."""

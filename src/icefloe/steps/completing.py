@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from icefloe.capture.completeness import Goal
 from icefloe.errors import IcefloeError, UsageError
@@ -12,7 +13,7 @@ from icefloe.lake import Lake
 from icefloe.steps.contract import StepContext
 from icefloe.store import definitions
 from icefloe.workflow.graph import Graph
-from icefloe.workflow.model import TypedStep, Workflow, containers, walk
+from icefloe.workflow.model import Step, TypedStep, Workflow, containers, walk
 from icefloe.workflow.resolution import resolve_settings
 from icefloe.workflow.scope import Scope
 from icefloe.workflow.step_types import IpCaptureSettings
@@ -85,13 +86,21 @@ def definition_of(context: StepContext) -> Workflow:
 
 def write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[str]:
     """The ``write:`` tables of the Spark steps behind a capture, as far as their names are known before it."""
-    container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
-    behind = Graph.of(container).descendants(capture)
-    for path, step in walk(container):
-        if path[0] not in behind or not isinstance(step, TypedStep) or step.type != "Spark":
-            continue
-        write = step.settings.get("write")
-        table = write.get("table") if isinstance(write, Mapping) else None
+    for write in map(write_of, steps_behind(workflow, capture)):
+        table = write.get("table") if write is not None else None
         if isinstance(table, str):
             with suppress(IcefloeError):  # it is named by something that is known later only
                 yield str(resolve_settings({"table": table}, scope)["table"])
+
+
+def steps_behind(workflow: Workflow, capture: str) -> Iterator[Step]:
+    """The steps that come after a capture, those in loops too."""
+    container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
+    behind = Graph.of(container).descendants(capture)
+    return (step for path, step in walk(container) if path[0] in behind)
+
+
+def write_of(step: Step) -> Mapping[str, Any] | None:
+    """``write:`` of a Spark step, as it is defined."""
+    found = step.settings.get("write") if isinstance(step, TypedStep) and step.type == "Spark" else None
+    return found if isinstance(found, Mapping) else None

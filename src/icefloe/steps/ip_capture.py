@@ -22,7 +22,7 @@ from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
-from icefloe.steps.completing import definition_of, goal_of, write_targets
+from icefloe.steps.completing import definition_of, goal_of, steps_behind, write_of, write_targets
 from icefloe.steps.contract import (
     Cause,
     Done,
@@ -35,8 +35,11 @@ from icefloe.steps.contract import (
     Waiting,
     builtin,
 )
+from icefloe.steps.writing import ranges
 from icefloe.store import runs
+from icefloe.workflow import write_ranges
 from icefloe.workflow.consumers import consumer_name
+from icefloe.workflow.model import SubworkflowStep
 from icefloe.workflow.scope import Scope
 from icefloe.workflow.step_types import IpCaptureSettings, StepType
 
@@ -71,7 +74,11 @@ class IpCaptureStep(StepRuntime):
     def _capture(self, context: StepContext, settings: IpCaptureSettings) -> Progress:
         lake = Lake.open(context.config)
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
-        ranges = range_columns_of(settings, lake, tables)
+        columns = range_columns_of(settings, lake, tables)
+        anew = _writes_a_range(context)
+        wish = _completing(
+            wish_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
+        )
         request = Request(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
             workflow_id=context.workflow_id,
@@ -82,9 +89,7 @@ class IpCaptureStep(StepRuntime):
             ref=settings.ref,
             start=settings.start,
             bounds=bounds_of(settings),
-            wish=_completing(
-                wish_of(settings, lake, tables, ranges, context.config), goal_of(context, settings, lake, tables)
-            ),
+            wish=replace(wish, skip_empty=wish.skip_empty and not anew),
         )
         taken = Capturing(
             lake,
@@ -98,9 +103,11 @@ class IpCaptureStep(StepRuntime):
             return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")
         _tell(context, taken)
         outputs = published.parameters(
-            taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=ranges
+            taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=columns
         )
-        if taken.has_changes or settings.on_empty == "run":
+        if anew and not taken.has_changes:
+            context.log("nothing changed, but a range is to be written anew: the rest is run")
+        if taken.has_changes or anew or settings.on_empty == "run":
             return Done(Outcome(Kind.SUCCEEDED, outputs))
         context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
         return Done(
@@ -149,6 +156,20 @@ def _has_ended(context: StepContext, run_id: str) -> bool:
     with context.database.read() as connection:
         run = runs.load(connection, run_id)
     return run is None or run.status in _ENDED
+
+
+def _writes_a_range(context: StepContext) -> bool:
+    """Whether a step behind the capture writes a range anew, so that it has something to do whatever has changed.
+
+    Raises for what is no range, before anything is captured.
+    """
+    behind = list(steps_behind(definition_of(context), context.key.step_id))
+    given = context.params.get(write_ranges.PARAMETER)
+    if given is None:
+        return any(write.get("range") for write in map(write_of, behind) if write is not None)
+    ranges.order(given, None, f"run {context.key.run_id}, step {context.key.step_id}")
+    # A subworkflow is given all parameters, and may have such a step.
+    return any(isinstance(step, SubworkflowStep) or write_of(step) is not None for step in behind)
 
 
 def _refuse_filled_targets(context: StepContext, lake: Lake) -> None:

@@ -44,12 +44,13 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
-from icefloe.steps.writing import recording
+from icefloe.steps.writing import ranges, recording
 from icefloe.steps.writing import told as writing_told
 from icefloe.steps.writing import work as writing
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
+from icefloe.workflow import write_ranges
 from icefloe.workflow.files import script_key
 from icefloe.workflow.step_types import SparkSettings, StepType
 from icefloe.workflow.values import TypedValue, plain
@@ -180,7 +181,8 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         sources = [Source.from_json(one) for capture in held for one in capture.sources]
         text = context.script(settings.script)
         logic = recording.logic_order(context, settings, settings.write, mark, text)
-        work = writing.work(settings, text, sources, where, logic).to_json()
+        anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write.range, where)
+        work = writing.work(settings, text, sources, where, logic, anew).to_json()
     else:
         kind, script, shown = _script(context, settings, where)
     branch = _branch(context)

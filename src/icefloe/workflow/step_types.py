@@ -18,7 +18,7 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from icefloe.errors import UsageError
-from icefloe.workflow import durations, lookbacks
+from icefloe.workflow import durations, lookbacks, write_ranges
 from icefloe.workflow.reserved import fold
 from icefloe.workflow.zone_names import is_zone
 
@@ -58,6 +58,15 @@ def _lookback(value: str | int) -> str | int:
 
 
 Lookback = Annotated[int | Text, AfterValidator(_lookback)]
+
+
+def _write_range(value: str) -> str:
+    if "${" not in value:
+        write_ranges.parse(value)
+    return value
+
+
+WriteRange = Annotated[Text, AfterValidator(_write_range)]
 EnvValue = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
 
 
@@ -141,6 +150,10 @@ class WriteSettings(Settings):
     )
     lookback: Lookback | None = Field(
         default=None, description="what this step replaces, for icefloe savings: 14d (days), or 14 (newest partitions)"
+    )
+    range: WriteRange | None = Field(
+        default=None,
+        description="computed anew in every run, whatever has changed: COLUMN FROM..TO, COLUMN last 14d, COLUMN last 14, or all",
     )
 
 

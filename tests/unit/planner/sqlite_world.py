@@ -20,6 +20,7 @@ from icefloe.planner import choice, statements
 from icefloe.planner.analysis import Analysis, analyse
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
 from icefloe.planner.plan import Plan
+from icefloe.planner.spans import Span
 from tests.planner.corpus import Case
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -79,7 +80,16 @@ class SqliteWorld:
         # Batches are small here: every other one is planned as if they were not.
         self.number += 1
         with patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.number % 2 else 0):
-            plan = self._plan(states)
+            return self.carried_out(self._plan(states, ranges=self.number % 3 == 0))
+
+    def range_alone(self) -> Plan:
+        """The sources change, nobody captures them, and a range is written."""
+        states = {
+            name: SourceState(name, self._changed(name, still=False).columns, total=Size(1, 1, 1)) for name in TABLES
+        }
+        return self.carried_out(self._plan(states, ranges=True))
+
+    def carried_out(self, plan: Plan) -> Plan:
         # What may be computed ahead is computed before anything else.
         ahead = {one.sql: self._rows_ahead(one.rows) for one in plan.statements if one.rows}
         for statement in plan.statements:
@@ -106,12 +116,15 @@ class SqliteWorld:
         self.database.execute(f"INSERT INTO target SELECT * FROM ({translated(self.text)})")
         return names
 
-    def _plan(self, states: dict[str, SourceState]) -> Plan:
+    def _plan(self, states: dict[str, SourceState], *, ranges: bool = False) -> Plan:
         analysis = analyse(Request(self.text, "target", self.case.keys), states)
         relation = analysis.influence.relation if analysis.influence else None
         types = tuple(Column(place.name, place.type or "long") for place in relation.columns) if relation else ()
-        rows = sum(self.target().values())
         partitions = [name for name in ("event_day", "day", "country") if name in self.columns]
+        span = self._some_range(analysis) if ranges else None
+        if span is not None and span.column in partitions[:1]:
+            self._damage(span)
+        rows = sum(self.target().values())
         target = TargetState(
             "target",
             "target",
@@ -122,7 +135,31 @@ class SqliteWorld:
             total=Size(1, max(rows, 1), 1),
             scattered=self.random.random() < 0.7,
         )
-        return choice.plan(analysis, target, self._contents(analysis, target), columns=self.columns)
+        return choice.plan(analysis, target, self._contents(analysis, target), columns=self.columns, span=span)
+
+    def _some_range(self, analysis: Analysis) -> Span | None:
+        """Between two values that a column of the result has, or had; perhaps without an end."""
+        relation = analysis.influence.relation if analysis.influence else None
+        kinds = {place.name: place.type for place in relation.columns} if relation else {}
+        names = [name for name in self.columns if kinds.get(name) in ("string", "long", "int")]
+        if not names:
+            return None
+        name = self.random.choice(names)
+        at = self.columns.index(name)
+        values = sorted({row[at] for row in (*self.full(), *self.target()) if row[at] is not None})
+        if not values:
+            return None
+        low, high = sorted(self.random.choices(values, k=2))
+        open_end = self.random.choice(["low", "high", None, None])
+        return Span(name, str(kinds[name]), None if open_end == "low" else low, None if open_end == "high" else high)
+
+    def _damage(self, span: Span) -> None:
+        """Somebody's hand in the target. In the range, which is one of whole partitions: what was there is of no matter."""
+        condition = translated(f"SELECT rowid FROM target WHERE {span.condition(span.column)}")
+        self.database.execute(f"DELETE FROM target WHERE rowid IN ({condition} ORDER BY rowid LIMIT 2)")
+        self.database.execute(
+            f"INSERT INTO target SELECT * FROM target WHERE rowid IN ({condition} ORDER BY rowid DESC LIMIT 2)"
+        )
 
     def _contents(self, analysis: Analysis, target: TargetState) -> Contents:
         link = analysis.link(target)

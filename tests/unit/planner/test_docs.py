@@ -12,7 +12,7 @@ from tests.unit.planner.tables import plan_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = DOCS / "reference" / "select-shapes.md"
-SWITCH = DOCS / "how-to" / "switch-from-a-lookback.md"
+WORKFLOWS = [DOCS / "how-to" / name for name in ("switch-from-a-lookback.md", "backfill-a-range.md")]
 EXAMPLES = re.findall(
     r"^```sql\n-- (\w+)(?:, keys: ([\w, ]+))?\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
 )
@@ -28,7 +28,8 @@ def test_an_example_of_the_page_gets_the_pattern_that_stands_above_it(pattern: s
     assert plan_of(text, *(key.strip() for key in keys.split(",") if key)).pattern == pattern
 
 
-def test_the_workflow_of_the_switch_from_a_lookback_loads() -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", SWITCH.read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("page", WORKFLOWS, ids=lambda page: page.stem)
+def test_the_workflow_of_a_page_loads(page: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     found = inspect(text)
     assert found.is_valid, [str(problem) for problem in found.problems]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,7 @@ def play(case: Case, seed: int, batches: int = BATCHES) -> set[str]:
     used = set()
     for number in range(batches):
         plan = world.batch()
-        used.add(plan.pattern)
+        used |= {plan.pattern} | ({"with a range"} if plan.span is not None else set())
         wanted, there = world.full(), world.target()
         statements = "\n".join(statement.sql for statement in plan.statements)
         assert wanted == there, (
@@ -49,6 +51,31 @@ def play(case: Case, seed: int, batches: int = BATCHES) -> set[str]:
 def test_the_target_follows_random_histories(case: Case) -> None:
     used = {pattern for seed in range(HISTORIES) for pattern in play(case, seed)}
     assert case.pattern in used | {"range_overwrite", "merge", "key_filter"}
+
+
+def test_ranges_are_written_among_the_batches() -> None:
+    used = [play(case, seed) for case in PLAYABLE[:10] for seed in range(HISTORIES)]
+    assert sum("with a range" in one for one in used) > len(used) / 4
+
+
+@pytest.mark.parametrize("case", PLAYABLE, ids=lambda case: case.name)
+def test_a_range_alone_is_what_the_select_gives_and_the_rest_is_left_alone(case: Case) -> None:
+    for seed in range(HISTORIES):
+        world = SqliteWorld(case, seed)
+        before = world.target()
+        plan = world.range_alone()
+        if plan.span is None:
+            continue  # no column that SQLite orders as Spark does
+        assert plan.pattern == "range"
+        at = world.columns.index(plan.span.column)
+        low, high = plan.span.low, plan.span.high
+
+        def inside(row: tuple[Any, ...], at: int = at, low: Any = low, high: Any = high) -> bool:
+            return row[at] is not None and (low is None or row[at] >= low) and (high is None or row[at] <= high)
+
+        wanted = Counter({row: count for row, count in world.full().items() if inside(row)})
+        wanted += Counter({row: count for row, count in before.items() if not inside(row)})
+        assert world.target() == wanted, f"{case.name}, seed {seed}, {plan.span}"
 
 
 @pytest.mark.long

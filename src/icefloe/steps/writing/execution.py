@@ -21,12 +21,14 @@ from icefloe.lake.metadata import Snapshot
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
+from icefloe.planner.inputs import Column
 from icefloe.planner.plan import Plan, Statement
+from icefloe.planner.spans import Span
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
-from icefloe.spark.marks import Mark
+from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
-from icefloe.steps.writing import columns, told
+from icefloe.steps.writing import columns, ranges, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
 from icefloe.steps.writing.ledger import Ledger
@@ -97,6 +99,7 @@ class _Attempt:
         full = f"{self.lake.tables.name}.{name}"
         exists = self._exists(name)
         if exists and fence.is_published(full):
+            self._refuse_forgotten_range(name, fence.published_as(full))
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
@@ -104,9 +107,11 @@ class _Attempt:
         analysis = observer.analysis()
         result = self._result_columns(analysis)
         names = tuple(column.name for column in result)
-        if not exists:
-            self._create(observer, analysis, result)
-        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full)) if exists else None
+        span = self._span(analysis, result, facts)
+        if facts is None:
+            self._create(observer, analysis, result, span)
+            facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
         change = self.logic.look(self._past(name, facts) if exists else None, result)
         if change is not None and self.logic.rebuilds(change):
             analysis = rebuilding(analysis, change)
@@ -116,7 +121,9 @@ class _Attempt:
             columns.check(facts.target, result)
         except TargetMismatchError as error:
             raise self.logic.also(change, error) from None
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=names)
+        if self.work.range is not None and span is None:
+            analysis = ranges.everything(analysis, self.work.range)
+        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
         _tell(plan, self.log)
         self.logic.decide(change, plan, facts.target.name)
         self.ledger.planned(analysis, facts, plan)
@@ -124,13 +131,45 @@ class _Attempt:
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
         self.plan = plan
-        with _settings(self.session, plan.settings):
+        with _settings(self.session, plan.settings), self._carried_range():
             self._run(plan)
         self._refuse_duplicates(plan, facts)
         self._refuse_if_altered(facts)
         if shadow is not None:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(facts)
+
+    def _span(self, analysis: Analysis, result: list[ResultColumn], facts: Facts | None) -> Span | None:
+        """The range with values of the target's types, or of the result's own; ``None``: no range, or everything."""
+        asked = self.work.range
+        if asked is None:
+            return None
+        if facts is not None and not any(state.captured for state in analysis.sources.values()):
+            past, consumers = self._past(facts.target.name, facts), [one.consumer for one in self.mark.taken]
+            ranges.refuse_foreign(past, asked, consumers=consumers, place=self.mark.place, target=facts.target.name)
+        there = {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
+        given = [Column(one.name, there.get(one.name.lower(), one.iceberg)) for one in result]
+        return ranges.span(self.lake, asked.asked, analysis, self.work.sources, given)
+
+    def _refuse_forgotten_range(self, name: str, published: int | None) -> None:
+        """Where it cannot be known, or is asked for in every run anyway, it is only said."""
+        asked = self.work.range
+        if asked is None:
+            return
+        snapshot = self.lake.table(name).metadata.snapshots.get(published) if published is not None else None
+        writer = self.work.logic.writer if self.work.logic is not None else "WORKFLOW"
+        ranges.refuse_published(snapshot, asked, name, writer.removesuffix(f"/{self.mark.place}"))
+        if snapshot is None or snapshot.summary.get(ranges.RANGE) != asked.text:
+            self.log(f"{name}: the range {asked.text} is not written with a batch that is published already")
+
+    @contextmanager
+    def _carried_range(self) -> Iterator[None]:
+        """Have the snapshots say which range was written with them: a later attempt at the batch looks for it."""
+        if self.work.range is not None:
+            self.session.conf.set(f"{PROPERTY}{ranges.RANGE}", self.work.range.text)
+        yield
+        if self.work.range is not None:
+            self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
     def _run(self, plan: Plan) -> None:
         """The statements in their order, with what may be done at the same time."""
@@ -189,10 +228,11 @@ class _Attempt:
         schema = self.session.sql(analysis.query.bound(relations)).schema
         return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
 
-    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn]) -> None:
+    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn], span: Span | None) -> None:
         facts = observer.facts(analysis, branch=NOT_YET, base=None)
         columns.check(facts.target, result)
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=tuple(column.name for column in result))
+        names = tuple(column.name for column in result)
+        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
         properties = {**plan.properties, **self._catalog_defaults(plan.properties), **self.work.properties}
         self.session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
         self.log(f"{facts.target.name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")
@@ -209,10 +249,15 @@ class _Attempt:
         found = self.session.sql(plan.duplicates).collect()
         if found:
             first = ", ".join(f"{key} = {found[0][key]}" for key in plan.keys)
+            hint = "name all columns that make a row unique in write.keys, or group by the keys in the SELECT"
+            if plan.span is not None and plan.span.column not in plan.keys:
+                hint += (
+                    f"; or choose a range over one of the keys: rows that had another {plan.span.column} have stayed"
+                )
             raise KeysNotUniqueError(
                 f"the keys {', '.join(plan.keys)} are not unique in the result: {found[0]['rows']} rows have {first}",
                 where=facts.target.name,
-                hint="name all columns that make a row unique in write.keys, or group by the keys in the SELECT",
+                hint=hint,
             )
 
     def _refuse_if_altered(self, facts: Facts) -> None:

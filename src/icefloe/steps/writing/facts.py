@@ -124,7 +124,8 @@ class Observer:
             return None
         source = self._sources.get(name)
         if source is None:
-            return SourceState(name, _columns(metadata))
+            head = history.head(metadata, "main", table=name)
+            return SourceState(name, _columns(metadata), total=_total(metadata, head))
         catalog = self._lake.tables.name
         found = source.found
         append_only = bool(found.get("append_only"))

@@ -8,12 +8,14 @@ from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake, history, reading
 from icefloe.lake.catalog import LoadedTable
+from icefloe.lake.partition_sizes import sizes_by_value
 from icefloe.lake.survey import FileCounts
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Size
 from icefloe.planner.plan import Plan
 from icefloe.planner.savings import Reckoning
 from icefloe.planner.scans import Scan, recomputation, scans
+from icefloe.planner.spans import Span
 from icefloe.steps.writing.facts import Facts
 from icefloe.workflow.lookbacks import Lookback
 
@@ -64,6 +66,8 @@ class Meter:
         except IcefloeError:
             self._note(f"{scan.table} is not known to the catalog and not counted")
             return Size()
+        if scan.span is not None:
+            return self._spanned(scan, scan.span, table, snapshot_id)
         if scan.values is None:
             return _size(reading.whole(table, snapshot_id))
         found = reading.in_partitions(table, snapshot_id, scan.column, scan.values, scan.transform)
@@ -71,6 +75,19 @@ class Meter:
             self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
             return _size(reading.whole(table, snapshot_id))
         return _size(found)
+
+    def _spanned(self, scan: Scan, span: Span, table: LoadedTable, snapshot_id: int | None) -> Size:
+        """What lies in the partitions that can hold rows of a range; all of it where the table is not partitioned so."""
+        for transform in ("identity", "day"):
+            there = sizes_by_value(table, snapshot_id, scan.column, None, transform)
+            if there is None:
+                continue
+            values = [value for value in there.by_value if span.may_hold(value)]
+            found = reading.in_partitions(table, snapshot_id, scan.column, values, transform)
+            if found is not None:
+                return _size(found)
+        self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
+        return _size(reading.whole(table, snapshot_id))
 
     def _place(self, scan: Scan) -> tuple[LoadedTable, int | None]:
         if scan.relation in ("target", "result"):

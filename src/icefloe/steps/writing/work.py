@@ -11,6 +11,7 @@ from icefloe.errors import UsageError
 from icefloe.planner import query, shadow
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
+from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.versions import LogicOrder
 from icefloe.workflow.step_types import SparkSettings, WriteSettings
 
@@ -31,6 +32,8 @@ class Work:
     logic: LogicOrder | None = None
     """``None``: versions of the logic are not looked at."""
     shadow: Mode = "off"
+    range: RangeOrder | None = None
+    """What is written anew, whatever has changed."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,6 +43,7 @@ class Work:
             "shadow": self.shadow,
             "lookback": self.lookback,
             "logic": self.logic.to_json() if self.logic is not None else None,
+            "range": asdict(self.range) if self.range is not None else None,
         }
 
     @classmethod
@@ -49,12 +53,18 @@ class Work:
         }
         sources = tuple(Source.from_json(one) for one in data["sources"])
         logic = LogicOrder.from_json(data["logic"]) if data["logic"] is not None else None
-        own = (data["lookback"], logic, data["shadow"])
+        given = RangeOrder(**data["range"]) if data["range"] is not None else None
+        own = (data["lookback"], logic, data["shadow"], given)
         return cls(Request(**request), sources, dict(data["properties"]), *own)
 
 
 def work(
-    settings: SparkSettings, text: str, sources: Sequence[Source], where: str, logic: LogicOrder | None = None
+    settings: SparkSettings,
+    text: str,
+    sources: Sequence[Source],
+    where: str,
+    logic: LogicOrder | None = None,
+    anew: RangeOrder | None = None,
 ) -> Work:
     """Of a step's settings. What is no SELECT fails here, before a session is asked for."""
     assert settings.write is not None
@@ -70,7 +80,7 @@ def work(
     parsed = query.read(asked.text, where=where)
     if settings.shadow != "off":
         shadow.refuse_unrepeatable(parsed, where)
-    own = (settings.write.lookback, logic, settings.shadow)
+    own = (settings.write.lookback, logic, settings.shadow, anew)
     return Work(asked, tuple(sources), settings.write.properties, *own)
 
 
