@@ -1,9 +1,10 @@
 """From which share of new rows on a partition is overwritten: ``python -m benchmarks.large_part [--events-per-day 1000000] [--days 3]``.
 
-Late events go to all days of the two-stage pipeline at once, more with each step, and stage 2 is brought up to date in both ways on one warm
-server: changed keys deleted and computed again, or partitions as a whole. The last line is the figures as JSON: for each share of a
-partition's rows that is new the seconds of both, and ``ratio``, by key against as a whole. The planner's threshold
-(:data:`icefloe.planner.choice.LARGE_PART`) is where that passes 1. Both targets must equal the full recomputation.
+Late events go to all days of the two-stage pipeline at once, more with each step, and stage 2 is brought up to date in three ways on one warm
+server: changed keys deleted and computed again in the form for many rows, and in that for few, or partitions as a whole. The last line is
+the figures as JSON: for each share of a partition's rows that is new the seconds of each, and ``ratio``, the best by key against as a whole.
+The planner's threshold (:data:`icefloe.planner.choice.LARGE_PART`) is where that passes 1; that for few rows
+(:data:`icefloe.planner.statements.FEW_ROWS`) where their form is no longer the quicker one. All targets must equal the full recomputation.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from unittest.mock import patch
 from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import warm_server
 from benchmarks.two_stage import say, timed, warm_up
-from icefloe.planner import choice
+from icefloe.planner import choice, statements
 
-SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-FROM = {"by key": 2.0, "as a whole": 0.0}
-"""Each way by the threshold that makes the planner take it."""
+SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
+WAYS = {"by many keys": (2.0, 0), "by few keys": (2.0, 10**12), "as a whole": (0.0, 0)}
+"""Each way by the thresholds that make the planner take it: ``LARGE_PART`` and ``FEW_ROWS``."""
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
         pipeline = Pipeline(spark, config, asked.events_per_day, namespace=f"turn_{turn}")
         for _ in range(asked.days):
             pipeline.load_day()
-        ways = {name: Incremental(pipeline, name=name.replace(" ", "_"), compact=False) for name in FROM}
+        ways = {name: Incremental(pipeline, name=name.replace(" ", "_"), compact=False) for name in WAYS}
         for way in ways.values():
             way.start()
         there = asked.days * asked.events_per_day
@@ -56,9 +57,10 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
             pipeline.load_late(events, asked.days)
             for name in list(ways) if (number + turn) % 2 else list(ways)[::-1]:
                 ways[name].stage1()
-                with patch.object(choice, "LARGE_PART", FROM[name]):
+                large, few = WAYS[name]
+                with patch.object(choice, "LARGE_PART", large), patch.object(statements, "FEW_ROWS", few):
                     took = timed(ways[name].stage2)
-                say(f"turn {turn}  {share:.0%} new  {name:<10} {took:.2f} s")
+                say(f"turn {turn}  {share:.0%} new, {events:,} rows  {name:<12} {took:.2f} s")
                 seconds.setdefault(share, {})[name] = took
         recomputed = pipeline.recomputed()
         equal = equal and all(pipeline.fingerprint(way.agg) == recomputed for way in ways.values())
@@ -66,8 +68,11 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
         "events_per_day": asked.events_per_day,
         "days": asked.days,
         "seconds": {share: {name: round(took, 2) for name, took in both.items()} for share, both in seconds.items()},
-        "ratio": {share: round(both["by key"] / both["as a whole"], 2) for share, both in seconds.items()},
-        "threshold": choice.LARGE_PART,
+        "ratio": {
+            share: round(min(all_["by many keys"], all_["by few keys"]) / all_["as a whole"], 2)
+            for share, all_ in seconds.items()
+        },
+        "thresholds": [choice.LARGE_PART, statements.FEW_ROWS],
         "cpus": os.cpu_count(),
         "equal": equal,
     }

@@ -59,6 +59,8 @@ from icefloe.table_names import Identifier, format_identifier
 
 _CACHE_BYTES = 64 * 1024 * 1024
 _ATTEMPTS = 5
+_PARSED = 8
+"""Metadata files that are kept as they were read."""
 _REST_SECONDS = (10, 60)
 """How long a REST catalog may take to accept a connection and to answer. PyIceberg 0.12 would wait for ever."""
 
@@ -125,6 +127,7 @@ class Tables:
 
     def __init__(self, catalog: PyIcebergCatalog) -> None:
         self.catalog = catalog
+        self._parsed: OrderedDict[str, TableMetadata] = OrderedDict()
 
     @classmethod
     def open(cls, config: configuration.Catalog) -> Tables:
@@ -243,7 +246,15 @@ class Tables:
         return table.metadata_location, table.io
 
     def _read(self, identifier: Identifier, location: str, io: FileIO) -> LoadedTable:
-        return LoadedTable(identifier, TableMetadata.parse(storage.read(io, location), location=location), io)
+        """A metadata file is never written twice, so that what was read of it stays true: a batch looks at its tables some ten times
+        each, and reading thousands of snapshots takes longer than asking the catalog which file it is."""
+        found = self._parsed.get(location)
+        if found is None:
+            found = TableMetadata.parse(storage.read(io, location), location=location)
+            self._parsed[location] = found
+            while len(self._parsed) > _PARSED:
+                self._parsed.popitem(last=False)
+        return LoadedTable(identifier, found, io)
 
     def _sql_location(self, catalog: SqlCatalog, identifier: Identifier) -> str:
         statement = sqlalchemy.select(IcebergTables.metadata_location).where(

@@ -57,12 +57,26 @@ def test_a_read_only_lake_can_be_looked_at_and_says_that_it_cannot_be_pinned(tmp
 
 @pytest.fixture
 def fickle(tmp_path: Path) -> tuple[Lake, Playback]:
-    """A table read through a FileIO that a test can make act between two reads."""
-    pyiceberg = {"py-io-impl": f"{FickleFileIO.__module__}.{FickleFileIO.__name__}"}
-    lake = Lake.open(embedded(tmp_path, catalog={"pyiceberg": pyiceberg}))
-    playback = Playback(lake, ("db", "playback"))
+    """A lake that has read nothing yet, and a table in it that another one writes, through a FileIO that a test can make act
+    between two reads."""
+    config = embedded(
+        tmp_path, catalog={"pyiceberg": {"py-io-impl": f"{FickleFileIO.__module__}.{FickleFileIO.__name__}"}}
+    )
+    playback = Playback(Lake.open(config), ("db", "playback"))
     playback.append(*rows(1))
-    return lake, playback
+    return Lake.open(config), playback
+
+
+def test_a_metadata_file_is_read_once_and_the_next_one_is_seen(
+    fickle: tuple[Lake, Playback], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, playback = fickle
+    opened: list[str] = []
+    monkeypatch.setattr(FickleFileIO, "before_read", staticmethod(opened.append))
+    heads = [lake.table(playback.name).metadata.refs["main"].snapshot_id for _ in range(3)]
+    assert len(opened) == 1 and len(set(heads)) == 1
+    newer = playback.append(*rows(2))
+    assert lake.table(playback.name).metadata.refs["main"].snapshot_id == newer != heads[0]
 
 
 def test_metadata_that_is_swapped_away_while_it_is_read_is_read_again(
