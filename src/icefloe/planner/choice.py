@@ -17,7 +17,7 @@ from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, St
 from icefloe.planner.spans import Span
 from icefloe.planner.statements import KeyColumn, Writer
 
-LARGE_PART = 0.4
+LARGE_PART = 0.3
 """A partition of which this share of the source's rows is new is overwritten: see ``docs/concepts/the-write-planner.md``."""
 
 ROWS_PER_VALUE = 8
@@ -388,6 +388,7 @@ class _Choice:
             self._clustered(),
             gathered_by,
             self._grouped_by_partition(),
+            self._groups_are_small(),
         )
 
     def _grouped_by_partition(self) -> bool:

@@ -31,6 +31,9 @@ _MOST_BROADCAST_ROWS = 20_000_000
 FEW_ROWS = 200_000
 """So few rows in late partitions that another shuffle costs more than it saves: a key may be sent twice, and a partition's rows go
 through one task."""
+SMALL_GROUPS = 5
+"""So many times as many are few where groups hold hardly more than a row, so that little comes along with the changed ones: see
+``docs/benchmarks.md``."""
 _FILES_A_TASK = 64
 """That such a task reads."""
 
@@ -74,6 +77,8 @@ class Writer:
     """The result's column that the target is partitioned by, if there is one."""
     grouped_by_partition: bool = False
     """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
+    small_groups: bool = False
+    """Hardly two rows of the changed table in one group."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -278,7 +283,7 @@ class Writer:
         rows = state.added.rows
         if touched is not None and self.link is not None:
             rows = sum(self.link.added.get(value, 0) for value in touched.late)
-        return state.append_only and rows <= FEW_ROWS
+        return state.append_only and rows <= FEW_ROWS * (SMALL_GROUPS if self.small_groups else 1)
 
     def _apart(self) -> bool:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""

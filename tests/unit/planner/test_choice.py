@@ -79,7 +79,8 @@ def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> 
 
 def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_does_it() -> None:
     keys = ("account_id", "country", "event_day")
-    many = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=Contents(**MANY))
+    large = Contents(target={LATE: Size(4, 100_000, 1)}, source=MANY["source"])
+    many = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=large)
     _, late, new = (one.sql for one in many.statements)
     assert "SELECT /*+ REBALANCE(`event_day`) */ q." in late and "REBALANCE" not in new
     _, late, new = (one.sql for one in plan_of(AGG, *keys).statements)
@@ -93,13 +94,17 @@ def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_do
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
 
 
-def test_few_keys_are_not_made_distinct_first() -> None:
+@pytest.mark.parametrize(("groups", "most"), [(9_000_000, 1_000_000), (1_000_000, 200_000)], ids=["small", "large"])
+def test_few_keys_are_not_made_distinct_first_and_few_is_more_where_groups_are_small(groups: int, most: int) -> None:
     keys = ("account_id", "country", "event_day")
-    few, many = (
-        plan_of(AGG, *keys, sources=with_late_rows(rows), contents=Contents(**MANY)).statements[0].sql
-        for rows in (200_000, 200_001)
+    contents = Contents(
+        target={LATE: Size(4, groups, 1)}, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)}
     )
-    assert "DISTINCT" not in few and "SELECT DISTINCT `account_id`" in many
+    few, many = (
+        plan_of(AGG, *keys, sources=with_late_rows(rows), contents=contents).statements for rows in (most, most + 1)
+    )
+    assert "DISTINCT" not in few[0].sql and "SELECT DISTINCT `account_id`" in many[0].sql
+    assert few[1].rows and not many[1].rows, "they are kept meanwhile"
 
 
 def test_a_session_is_told_where_groups_are_small() -> None:
@@ -158,8 +163,6 @@ def test_the_rows_of_few_changed_keys_are_computed_while_these_are_deleted() -> 
     )
     _, late = plan_of(AGG, *keys, contents=both).statements
     assert late.rows, "also where there is nothing new"
-    _, late, _ = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=Contents(**MANY)).statements
-    assert not late.rows, "they are kept meanwhile"
     overwritten = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
     assert not any(one.rows for one in plan_of(AGG, *keys, contents=overwritten).statements)
 
