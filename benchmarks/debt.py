@@ -9,14 +9,12 @@ recomputation. ``--micro-batch 0`` loads a day in each batch. The last line is t
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from typing import Any
 
 from benchmarks.playback_pipeline import LOOKBACK_DAYS, Incremental, Pipeline
-from benchmarks.project import warm_server
-from benchmarks.two_stage import say, timed, warm_up
+from benchmarks.project import measure_warm, say
+from benchmarks.two_stage import timed, warm_up
 
 
 def main() -> int:
@@ -25,12 +23,10 @@ def main() -> int:
     parser.add_argument("--micro-batch", type=int, default=10_400, help="events of a batch; 0: a day's")
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--small-rounds", type=int, default=25, help="rounds on small tables, before anything")
-    asked = parser.parse_args()
-    with warm_server(say) as (spark, config):
-        return _measure(asked, spark, config)
+    return measure_warm(parser, _measure)
 
 
-def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
+def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, Any]:
     def ways_of(pipeline: Pipeline) -> dict[str, Incremental]:
         return {
             "joined": Incremental(pipeline, name="joined"),
@@ -68,7 +64,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
     reads["compacted"] = pipeline.read_seconds(ways["left"].agg, timed)
     equal = equal and pipeline.fingerprint(ways["left"].agg) == recomputed
     last = max(asked.batches // 3, 1)
-    figures = {
+    return {
         "events_per_day": asked.events_per_day,
         "micro_batch": asked.micro_batch or None,
         "batches": asked.batches,
@@ -80,11 +76,8 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
         "read_seconds": {name: round(one, 3) for name, one in reads.items()},
         "read_ratio": {name: round(reads[name] / reads["compacted"], 3) for name in ways},
         "compaction_seconds": round(procedure, 2),
-        "cpus": os.cpu_count(),
         "equal": equal,
     }
-    print(json.dumps(figures))
-    return 0 if equal else 1
 
 
 if __name__ == "__main__":

@@ -8,14 +8,12 @@ seconds against the shorter one's. At the end each target equals its full recomp
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from typing import Any
 
 from benchmarks.playback_pipeline import Incremental, Pipeline
-from benchmarks.project import warm_server
-from benchmarks.two_stage import say, timed, warm_up
+from benchmarks.project import measure_warm, say
+from benchmarks.two_stage import timed, warm_up
 
 
 def main() -> int:
@@ -24,12 +22,10 @@ def main() -> int:
     parser.add_argument("--days", default="30,120", help="the two lengths of history")
     parser.add_argument("--rounds", type=int, default=4, help="measured rounds, after two that are not")
     parser.add_argument("--small-rounds", type=int, default=25, help="rounds on small tables, before anything")
-    asked = parser.parse_args()
-    with warm_server(say) as (spark, config):
-        return _measure(asked, spark, config)
+    return measure_warm(parser, _measure)
 
 
-def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
+def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, Any]:
     warm_up(
         asked.small_rounds, Pipeline(spark, config, 2_000, namespace="small"), lambda small: {"": Incremental(small)}
     )
@@ -52,15 +48,12 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
             if number >= 2:
                 seconds[days].append(sum(took))
     equal = all(way.pipeline.fingerprint(way.agg) == way.pipeline.recomputed() for way in ways.values())
-    figures = {
+    return {
         "events_per_day": asked.events_per_day,
         "seconds": {days: [round(one, 2) for one in took] for days, took in seconds.items()},
         "ratio": round(sum(seconds[long]) / sum(seconds[short]), 3),
-        "cpus": os.cpu_count(),
         "equal": equal,
     }
-    print(json.dumps(figures))
-    return 0 if equal else 1
 
 
 if __name__ == "__main__":

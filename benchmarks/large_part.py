@@ -10,15 +10,13 @@ The planner's threshold (:data:`icefloe.planner.choice.LARGE_PART`) is where tha
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from typing import Any
 from unittest.mock import patch
 
 from benchmarks.playback_pipeline import Incremental, Pipeline
-from benchmarks.project import warm_server
-from benchmarks.two_stage import say, timed, warm_up
+from benchmarks.project import measure_warm, say
+from benchmarks.two_stage import timed, warm_up
 from icefloe.planner import choice, statements
 
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -31,12 +29,10 @@ def main() -> int:
     parser.add_argument("--events-per-day", type=int, default=1_000_000)
     parser.add_argument("--days", type=int, default=3)
     parser.add_argument("--small-rounds", type=int, default=10, help="rounds on small tables, before anything")
-    asked = parser.parse_args()
-    with warm_server(say) as (spark, config):
-        return _measure(asked, spark, config)
+    return measure_warm(parser, _measure)
 
 
-def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
+def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, Any]:
     warm_up(
         asked.small_rounds, Pipeline(spark, config, 2_000, namespace="small"), lambda small: {"": Incremental(small)}
     )
@@ -64,7 +60,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
                 seconds.setdefault(share, {})[name] = took
         recomputed = pipeline.recomputed()
         equal = equal and all(pipeline.fingerprint(way.agg) == recomputed for way in ways.values())
-    figures = {
+    return {
         "events_per_day": asked.events_per_day,
         "days": asked.days,
         "seconds": {share: {name: round(took, 2) for name, took in both.items()} for share, both in seconds.items()},
@@ -73,11 +69,8 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> int:
             for share, all_ in seconds.items()
         },
         "thresholds": [choice.LARGE_PART, statements.FEW_ROWS],
-        "cpus": os.cpu_count(),
         "equal": equal,
     }
-    print(json.dumps(figures))
-    return 0 if equal else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
-"""A project in a temporary folder, for a benchmark's own tables."""
+"""A project in a temporary folder, for a benchmark's own tables; how a benchmark on a warm Spark server begins and ends."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,3 +37,18 @@ def warm_server(say: Callable[[str], None]) -> Iterator[tuple[Any, Config]]:
             with suppress(Exception):
                 spark.stop()
             server.stop(made)
+
+
+def measure_warm(
+    parser: argparse.ArgumentParser, measure: Callable[[argparse.Namespace, Any, Config], dict[str, Any]]
+) -> int:
+    """The figures as one JSON line, last. What is not ``equal`` is a failure."""
+    asked = parser.parse_args()
+    with warm_server(say) as (spark, config):
+        figures = {**measure(asked, spark, config), "cpus": os.cpu_count()}
+    print(json.dumps(figures))
+    return 0 if figures["equal"] else 1
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -17,7 +17,6 @@ leave behind is measured by :mod:`benchmarks.debt`, long histories by :mod:`benc
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -35,7 +34,7 @@ from benchmarks.playback_pipeline import (
     Pipeline,
 )
 from benchmarks.playback_recipes import RECIPES
-from benchmarks.project import warm_server
+from benchmarks.project import measure_warm, say
 from icefloe.spark import server
 
 
@@ -50,19 +49,22 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=LOOKBACK_DAYS, help="days of history before the first round")
     parser.add_argument("--narrow", action="store_true", help="events of nothing but what stage 2 reads")
     parser.add_argument("--micro-batch", type=int, default=0, help="events of each round's load, instead of a day's")
-    parser.add_argument("--also", default="", help=f"other ways beside: {', '.join(RECIPES)}")
+    parser.add_argument("--also", type=_recipes, default="", help=f"other ways beside: {', '.join(RECIPES)}")
     parser.add_argument("--untuned", action="store_true", help="the lookback with default settings")
     parser.add_argument("--format-version", default="3", help="of the write planner's targets")
-    asked = parser.parse_args()
-    names = [name for name in asked.also.split(",") if name]
+    return measure_warm(parser, _measure)
+
+
+def _recipes(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
-        parser.error(f"--also knows {', '.join(RECIPES)}, not {unknown[0]}")
-    with warm_server(say) as (spark, config):
-        return _measure(asked, names, spark, config)
+        raise argparse.ArgumentTypeError(f"there are {', '.join(RECIPES)}, not {unknown[0]}")
+    return names
 
 
-def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: Any) -> int:
+def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, Any]:
+    names: list[str] = asked.also
     events = NARROW if asked.narrow else PLAYBACK
 
     def ways_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -105,14 +107,13 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         if not equal:
             say(f"NOT EQUAL: {sums}")
     base = _total(seconds["lookback"])
-    figures: dict[str, Any] = {
+    return {
         "events_per_day": asked.events_per_day,
         "events": "narrow" if asked.narrow else "playback",
         "days": asked.days,
         "micro_batch": asked.micro_batch or None,
         "format_version": asked.format_version,
         "rounds": asked.rounds,
-        "cpus": os.cpu_count(),
         "ratio_total": round(_total(seconds["icefloe"]) / base, 4),
         "ratio_stage1": round(_total(seconds["icefloe"], 0) / _total(seconds["lookback"], 0), 4),
         "ratio_stage2": round(_total(seconds["icefloe"], 1) / _total(seconds["lookback"], 1), 4),
@@ -129,8 +130,6 @@ def _measure(asked: argparse.Namespace, names: list[str], spark: Any, config: An
         "cpu_seconds": {name: round(total / asked.rounds, 2) for name, total in cpu.items()},
         "ratios_of_others": {name: round(_total(seconds[name]) / base, 4) for name in names},
     }
-    print(json.dumps(figures))
-    return 0 if equal else 1
 
 
 def warm_up(rounds: int, pipeline: Pipeline, ways_of: Callable[[Pipeline], dict[str, Any]]) -> None:
@@ -180,10 +179,6 @@ def _cpu_seconds(pid: int | None) -> float:
     except OSError:
         return own
     return own + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
