@@ -202,15 +202,18 @@ class _Body:
         keys: Sequence[str] = (),
         pattern: Pattern | None = None,
         partition_by: Sequence[str] = (),
+        write: Mapping[str, Any] | None = None,
         conf: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         **common: Any,
     ) -> Node:
-        """SQL text, a ``.sql`` or ``.py`` file, or ``module:function``; ``table`` makes Icefloe write the result."""
-        write = _given({"table": table, "keys": keys, "pattern": pattern, "partition_by": partition_by})
-        if table is None and write:
-            self._error(id, "keys, pattern and partition_by need a table to write to", hint="table='db.target'")
-        found = _given({"script": script, "write": write, "conf": conf})
+        """SQL text, a ``.sql`` or ``.py`` file, or ``module:function``; ``table`` makes Icefloe write the result, and ``write`` says more of
+        how (``lookback``, ``range``, ``compact``, ``lookup_tables``, ``properties``)."""
+        named = {"table": table, "keys": keys, "pattern": pattern, "partition_by": partition_by}
+        whole = {**_given(named), **(write or {})}
+        if whole and "table" not in whole:
+            self._error(id, "keys, pattern, partition_by and write need a table to write to", hint="table='db.target'")
+        found = _given({"script": script, "write": whole, "conf": conf})
         return self.job(id, "Spark", {**found, **(settings or {})}, **common)
 
     def shell(self, id: str, script: str, *, env: Mapping[str, str] | None = None, **common: Any) -> Node:

@@ -9,7 +9,7 @@ import pytest
 from icefloe.service.definitions import PipelineFileError, inspect_file, load_file
 from icefloe.workflow.builder import Pipeline, constant, cron, every, expr, incremental, provided, signal
 from icefloe.workflow.loading import load
-from icefloe.workflow.model import ForeachStep, Param, ParamMode, RetryPolicy, Transition
+from icefloe.workflow.model import ForeachStep, Param, ParamMode, RetryPolicy, Transition, TypedStep
 from icefloe.workflow.problems import DefinitionError
 from icefloe.workflow.values import ParamType
 from icefloe.workflow.yaml_writer import to_yaml
@@ -43,6 +43,19 @@ def test_the_designs_example_in_python_is_the_same_workflow() -> None:
     done = flow.commit("commit_checkpoint", changes)
     changes >> totals >> done
     assert flow.workflow() == seed("playback_agg")
+
+
+def test_everything_that_write_knows_can_be_said_in_python() -> None:
+    flow = Pipeline("playback.lookback")
+    more = {"range": "event_day last 14d", "lookback": "14d", "compact": "off"}
+    flow.spark("aggregate", "SELECT 1 AS event_day", table="db.agg", keys=["event_day"], write=more)
+    (step,) = flow.workflow().steps
+    assert isinstance(step, TypedStep)
+    assert step.settings["write"] == {"table": "db.agg", "keys": ["event_day"], **more}
+    wrong = Pipeline("playback.lookback")
+    wrong.spark("aggregate", "SELECT 1 AS event_day", table="db.agg", write={"range": "event_day lately"})
+    with pytest.raises(DefinitionError, match="is no range"):
+        wrong.build()
 
 
 def test_auto_remediation_in_python_is_the_same_workflow() -> None:
