@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from icefloe.workflow.model import ForeachStep, Param, ParamMode, RetryPolicy, T
 from icefloe.workflow.problems import DefinitionError
 from icefloe.workflow.values import ParamType
 from icefloe.workflow.yaml_writer import to_yaml
+from tests.projects import wait_until
 
 SEEDS = Path(__file__).parent / "seeds"
 
@@ -227,9 +227,8 @@ def test_a_python_file_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pyt
         inspect_file(file)
     if marker.exists():
         state = Path(f"/proc/{marker.read_text()}/stat")
-        deadline = time.monotonic() + 30
-        while not _gone(state):  # it is killed, but dies when the kernel comes to it
-            assert time.monotonic() < deadline, "its own child is still there"
+        # It is killed, but dies when the kernel comes to it.
+        wait_until(lambda: _gone(state), what="its own child to be gone")
 
 
 def _gone(state: Path) -> bool:
