@@ -121,6 +121,14 @@ def test_a_partition_that_changed_in_large_part_is_overwritten_whole() -> None:
     assert [one.role for one in plan.statements] == ["delete partitions", "append"]
 
 
+@pytest.mark.parametrize(("new", "whole"), [(299, False), (300, True)])
+def test_a_large_part_begins_at_three_tenths_of_the_source_s_rows(new: int, whole: bool) -> None:
+    contents = Contents(target=CONTENTS.target, source={LATE: Size(1, 1_000, 10), NEW: Size(1, 100, 10)})
+    plan = plan_of(AGG, "account_id", "country", "event_day", sources=with_late_rows(new), contents=contents)
+    assert plan.partitions is not None
+    assert (plan.partitions.overwritten, plan.partitions.late) == (((LATE,), ()) if whole else ((), (LATE,)))
+
+
 def test_what_the_target_has_is_learnt_from_the_target_alone() -> None:
     plan = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(target=None, source=CONTENTS.source))
     assert plan.partitions is not None and plan.partitions.new == ()
