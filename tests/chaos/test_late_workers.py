@@ -24,15 +24,22 @@ Workflow:
 """
 
 
+def _process_of_the_step(project: Project, run: str) -> int:
+    """Once it runs: the state says so some time before or after the script has written its line."""
+    pids = project.root / "pids"
+    wait_until(lambda: project.statuses(run)["work"] == "RUNNING", 60)
+    return int(wait_until(lambda: pids.exists() and (line := pids.read_text()).endswith("\n") and line, 60))
+
+
 def test_a_worker_paused_beyond_its_lease_changes_nothing_when_it_goes_on(project: Project) -> None:
     run = project.start(project.push(SLOW))
     late = start_worker(project)
     try:
-        wait_until(lambda: project.statuses(run)["work"] == "RUNNING", 30)
-        first = int((project.root / "pids").read_text())
-        os.kill(late.pid or 0, signal.SIGSTOP)
+        first = _process_of_the_step(project, run)
+        with project.client.database.write():  # on SQLite nobody could go on while a paused process is writing
+            os.kill(late.pid or 0, signal.SIGSTOP)
         with worker_process(project):
-            wait_until(lambda: project.show(run).ended, 30)
+            wait_until(lambda: project.show(run).ended, 60)
             before = project.show(run)
             assert before.status == "SUCCEEDED"
             assert not Path(f"/proc/{first}").exists(), "the paused worker's step outlived its lease"
@@ -53,8 +60,7 @@ def test_a_worker_paused_beyond_its_lease_changes_nothing_when_it_goes_on(projec
 def test_the_step_of_a_killed_worker_is_ended_before_it_is_done_again(project: Project) -> None:
     run = project.start(project.push(SLOW))
     victim = start_worker(project)
-    wait_until(lambda: project.statuses(run)["work"] == "RUNNING", 30)
-    first = int((project.root / "pids").read_text())
+    first = _process_of_the_step(project, run)
     victim.kill()
     victim.join()
     began = time.monotonic()
@@ -107,7 +113,7 @@ def test_a_worker_told_to_end_hands_its_steps_over_and_starts_no_more(project: P
     hasty = Project(project.config.model_copy(update={"engine": quick}), project.client)
     run = project.start(project.push(SLOW))
     with worker_process(hasty) as first:
-        wait_until(lambda: project.statuses(run)["work"] == "RUNNING", 30)
+        _process_of_the_step(project, run)
         first.terminate()
         first.join(15)
         assert first.exitcode == 0

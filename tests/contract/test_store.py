@@ -9,10 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from icefloe.store import definitions, migrations, runs, workers
-from icefloe.store.database import Database, StateUnusableError, prepare_file
+from icefloe.store.database import Database, StateUnreachableError, StateUnusableError, prepare_file
 from icefloe.store.migrations import SchemaError
 from icefloe.store.tables import metadata
 from icefloe.store.workers import WorkerRecord
+from tests.postgres import Postgres
 
 
 def test_the_migrations_make_exactly_the_tables_that_the_code_knows(state_url: str) -> None:
@@ -141,3 +142,24 @@ def test_what_workers_ask_all_the_time_is_answered_from_small_indexes(tmp_path: 
     assert "runs_active_by_workflow" in plans[5], "not by the index of all runs of the workflow"
     assert "TEMP B-TREE" not in plans[6], plans[6]
     database.close()
+
+
+def test_a_writer_that_stops_in_mid_transaction_holds_its_rows_for_a_while_only(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker on a machine that froze: without a limit its locks stay until TCP gives up, hours later."""
+    monkeypatch.setattr("icefloe.store.database.IDLE_SECONDS", 1.0)
+    url = postgres.new_database()
+    frozen, other = Database(url), Database(url)
+    lock = sa.text("SELECT pg_advisory_xact_lock(7)")
+    with pytest.raises(StateUnreachableError, match="idle-in-transaction"), frozen.write() as connection:
+        connection.execute(lock)
+        with other.write() as waiting:
+            waiting.execute(sa.text("SET LOCAL lock_timeout = '20s'"))
+            waiting.execute(lock)
+        connection.execute(lock)
+    with frozen.write() as again:
+        again.execute(lock)
+    frozen.close()
+    other.close()
+    postgres.drop(url)

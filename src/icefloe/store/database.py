@@ -26,6 +26,8 @@ from icefloe.errors import ConfigError, IcefloeError, MissingComponentError, Unr
 
 CHANNEL = "icefloe"
 BUSY_SECONDS = 30.0
+IDLE_SECONDS = 30.0
+"""A process that stops in the middle of a transaction (a frozen machine, a lost network) holds its rows for so long."""
 
 
 class StateUnreachableError(UnreachableError):
@@ -182,11 +184,19 @@ def _sqlite_engine(url: str) -> Engine:
 
 def _postgres_engine(url: str) -> Engine:
     try:
-        return sa.create_engine(url, pool_size=4, max_overflow=8, connect_args={"connect_timeout": 10})
+        engine = sa.create_engine(url, pool_size=4, max_overflow=8, connect_args={"connect_timeout": 10})
     except ModuleNotFoundError as error:
         raise MissingComponentError(
             "PostgreSQL needs the psycopg driver", hint="pip install 'icefloe[postgres]'"
         ) from error
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        # The server ends such a transaction: without this it would be held until TCP gives up, hours later.
+        connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_SECONDS * 1000:.0f}")
+        connection.commit()
+
+    return engine
 
 
 class _FileWatch:

@@ -260,8 +260,9 @@ def test_a_source_that_does_not_exist_yet_is_waited_for(bench: Bench) -> None:
     with bench.project.worker():
         run = bench.project.start("copy")
         wait_until(lambda: bench.project.statuses(run).get("look") == "RUNNING", 20)
-        bench.create("db.events")
-        bench.append("db.events", 1)
+        bench.create("db.coming")
+        bench.append("db.coming", 1)
+        bench.catalog.rename_table("db.coming", "db.events")  # it appears with its rows: the step looks all the time
         wait_until(lambda: bench.project.show(run).ended, 40)
     assert bench.project.show(run).status == "SUCCEEDED"
     assert bench.ids_in(used(bench)[0][0]) == [1]
