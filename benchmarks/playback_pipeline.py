@@ -98,6 +98,8 @@ class Pipeline:
     events_per_day: int
     events: Events = PLAYBACK
     namespace: str = "bench"
+    accounts: int | None = None
+    """Who has events; by default so many that a day's million make some 840,000 rows of the aggregate."""
     last_day: int = -1
     next_id: int = 0
 
@@ -148,8 +150,7 @@ class Pipeline:
     def _load(self, events: int, day: str | None = None) -> None:
         back = min(self.last_day, LATE_DAYS)
         late = f"pmod(hash(id, 1), 100) < {LATE_PERCENT}" if back else "false"
-        # So many accounts that a day's million events make some 840,000 rows of the aggregate.
-        accounts = max(int(self.events_per_day * 0.56), 1)
+        accounts = self.accounts or max(int(self.events_per_day * 0.56), 1)
         day = (
             day
             or f"CASE WHEN {late} THEN date_sub(DATE'{self.today}', 1 + pmod(hash(id, 2), {max(back, 1)})) ELSE DATE'{self.today}' END"
@@ -167,9 +168,9 @@ class Pipeline:
         """Rows, and the sum of the hashes of all columns."""
         return self._fingerprint(f"SELECT * FROM {table}")
 
-    def recomputed(self) -> tuple[int, int]:
+    def recomputed(self, aggregate: str = AGGREGATE) -> tuple[int, int]:
         """The fingerprint that stage 2's target is to have."""
-        return self._fingerprint(AGGREGATE.format(source=f"({self.clean(self.source)})"))
+        return self._fingerprint(aggregate.format(source=f"({self.clean(self.source)})"))
 
     def _fingerprint(self, select: str) -> tuple[int, int]:
         columns = ", ".join(field.name for field in self.spark.sql(select).schema.fields)
@@ -251,6 +252,8 @@ class Incremental:
     said: list[str] = field(default_factory=list)
     name: str = "inc"
     compact: bool = True
+    aggregate: str = AGGREGATE
+    keys: tuple[str, ...] = KEYS
 
     def __post_init__(self) -> None:
         self.daily, self.agg = (f"{self.pipeline.namespace}.{kind}_{self.name}" for kind in ("daily", "agg"))
@@ -268,8 +271,8 @@ class Incremental:
         self._run(self._source, Request(text, self.daily, partition_by=("event_day",), compact=self.compact))
 
     def stage2(self) -> None:
-        text = AGGREGATE.format(source=self.daily)
-        self._run(self._daily, Request(text, self.agg, keys=KEYS, compact=self.compact))
+        text = self.aggregate.format(source=self.daily)
+        self._run(self._daily, Request(text, self.agg, keys=self.keys, compact=self.compact))
 
     def _run(self, consumer: Consumer, request: Request) -> None:
         source = consumer.capture()

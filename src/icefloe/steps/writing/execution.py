@@ -22,6 +22,7 @@ from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
 from icefloe.planner.inputs import Column
+from icefloe.planner.logic import Change
 from icefloe.planner.plan import Plan, Statement
 from icefloe.planner.spans import Span
 from icefloe.spark import fence as fences
@@ -79,6 +80,18 @@ def run(
     return results
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a plan is made of, and whether the logic is another one than the target's."""
+
+    analysis: Analysis
+    facts: Facts
+    columns: tuple[str, ...]
+    """Of the result."""
+    span: Span | None
+    change: Change | None
+
+
 @dataclass
 class _Attempt:
     session: Any
@@ -94,50 +107,64 @@ class _Attempt:
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
-        request = self.work.request
-        name = self.lake.canonical_name(request.target)
+        name = self.lake.canonical_name(self.work.request.target)
         full = f"{self.lake.tables.name}.{name}"
         exists = self._exists(name)
         if exists and fence.is_published(full):
             self._refuse_forgotten_range(name, fence.published_as(full))
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
+        seen = self._look(fence, name, exists=exists)
+        self.plan = plan = self._planned(seen)
+        shadow = None
+        if self.work.shadow != "off":
+            shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, seen.facts, plan)
+        with _settings(self.session, plan.settings), self._carried_range():
+            self._run(plan)
+        self._refuse_duplicates(plan, seen.facts)
+        self._refuse_if_altered(seen.facts)
+        if shadow is not None:
+            self.compared_rows = shadow.compare(fence.branch)
+            self._refuse_if_altered(seen.facts)
+
+    def _look(self, fence: Fence, name: str, *, exists: bool) -> _Seen:
+        """At the SELECT, at what it reads and at the target, which is made first if it is missing."""
+        full = f"{self.lake.tables.name}.{name}"
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
-        observer = Observer(self.lake, request, self.work.sources, utc=utc)
+        observer = Observer(self.lake, self.work.request, self.work.sources, utc=utc)
         analysis = observer.analysis()
-        result = self._result_columns(analysis)
-        names = tuple(column.name for column in result)
-        facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full)) if exists else None
+
+        def facts_now() -> Facts:
+            return observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+
+        with ThreadPoolExecutor(1) as beside:  # Spark looks at the SELECT while the manifests are read here
+            coming = beside.submit(self._result_columns, analysis)
+            facts = facts_now() if exists else None
+            result = coming.result()
         span = self._span(analysis, result, facts)
         if facts is None:
             self._create(observer, analysis, result, span)
-            facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+            facts = facts_now()
         change = self.logic.look(self._past(name, facts) if exists else None, result)
         if change is not None and self.logic.rebuilds(change):
             analysis = rebuilding(analysis, change)
             if self.logic.evolve(facts.target, result):
-                facts = observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+                facts = facts_now()
         try:
             columns.check(facts.target, result)
         except TargetMismatchError as error:
             raise self.logic.also(change, error) from None
         if self.work.range is not None and span is None:
             analysis = ranges.everything(analysis, self.work.range)
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
+        return _Seen(analysis, facts, tuple(column.name for column in result), span, change)
+
+    def _planned(self, seen: _Seen) -> Plan:
+        """The plan, which the log, the logic's history and the ledger hear of."""
+        plan = choice.plan(seen.analysis, seen.facts.target, seen.facts.contents, columns=seen.columns, span=seen.span)
         _tell(plan, self.log)
-        self.logic.decide(change, plan, facts.target.name)
-        self.ledger.planned(analysis, facts, plan)
-        shadow = None
-        if self.work.shadow != "off":
-            shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, facts, plan)
-        self.plan = plan
-        with _settings(self.session, plan.settings), self._carried_range():
-            self._run(plan)
-        self._refuse_duplicates(plan, facts)
-        self._refuse_if_altered(facts)
-        if shadow is not None:
-            self.compared_rows = shadow.compare(fence.branch)
-            self._refuse_if_altered(facts)
+        self.logic.decide(seen.change, plan, seen.facts.target.name)
+        self.ledger.planned(seen.analysis, seen.facts, plan)
+        return plan
 
     def _span(self, analysis: Analysis, result: list[ResultColumn], facts: Facts | None) -> Span | None:
         """The range with values of the target's types, or of the result's own; ``None``: no range, or everything."""
