@@ -6,7 +6,8 @@ below it and the one above, with more and more rows to a group:
 - ``small_groups``: a day's load with rows sent to their group before they are grouped and without Spark's small map, against as Spark does it by
   itself (:data:`icefloe.planner.choice.NEARLY_UNIQUE`; ``result_rows`` is the share that this threshold is compared with).
 - ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`).
-- ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.choice.ROWS_PER_VALUE`).
+- ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.choice.ROWS_PER_VALUE`,
+  :data:`icefloe.planner.choice.MOST_ALONG`, which ``along`` is compared with).
 
 The last line is the figures as JSON: seconds of both ways, and ``ratio``, the first against the second. A threshold is where that passes 1. All targets
 must equal the full recomputation.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +36,10 @@ FROM {source} GROUP BY account_id, title_id, event_day"""
 
 @dataclass(frozen=True)
 class Trial:
-    """One threshold. ``ways``: what makes the planner take each of the two, whatever the data are like."""
+    """One threshold. ``ways``: what makes the planner take each of the two, by how many events an account has."""
 
     name: str
-    ways: Mapping[str, Mapping[str, float]]
+    ways: Mapping[str, Callable[[float], Mapping[str, float]]]
     per_account: tuple[float, ...]
     """Events of a day for each account."""
     late: tuple[float, ...] = (0.0,)
@@ -48,11 +49,24 @@ class Trial:
 
 
 TRIALS = (
-    Trial("small_groups", {"small": {"NEARLY_UNIQUE": 0.0}, "large": {"NEARLY_UNIQUE": 9e9}}, (2, 8, 16, 32, 64)),
-    Trial("few_rows", {"few": {"FEW_ROWS": 10**12}, "many": {"FEW_ROWS": 0}}, (2, 32, 256), (0.1, 0.4, 1.0)),
+    Trial(
+        "small_groups",
+        {"small": lambda _: {"NEARLY_UNIQUE": 0.0}, "large": lambda _: {"NEARLY_UNIQUE": 9e9}},
+        (2, 16, 64, 256, 2048),
+    ),
+    Trial(
+        "few_rows",
+        {"few": lambda _: {"FEW_ROWS": 10**12}, "many": lambda _: {"FEW_ROWS": 0}},
+        (2, 32, 256),
+        (0.1, 0.4, 1.0),
+    ),
     Trial(
         "one_key",
-        {"one": {"ROWS_PER_VALUE": 1e9}, "all": {"ROWS_PER_VALUE": 1e-9}},
+        # Just so many that the account tells enough, and the title, of which there are two thousand, does not.
+        {
+            "one": lambda events: {"ROWS_PER_VALUE": 1.5 * events, "MOST_ALONG": 1e9},
+            "all": lambda _: {"ROWS_PER_VALUE": 1e-9},
+        },
         (2, 8, 32, 128),
         (0.02, 0.2),
         BY_TITLE,
@@ -65,6 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events-per-day", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds, after one that is not")
+    parser.add_argument("--only", choices=[trial.name for trial in TRIALS], action="append", help="one threshold")
     parser.add_argument("--small-rounds", type=int, default=10, help="rounds on small tables, before anything")
     return measure_warm(parser, _measure)
 
@@ -74,7 +89,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
         asked.small_rounds, Pipeline(spark, config, 2_000, namespace="small"), lambda small: {"": Incremental(small)}
     )
     found: dict[str, list[dict[str, Any]]] = {}
-    for trial in TRIALS:
+    for trial in (one for one in TRIALS if one.name in (asked.only or [one.name])):
         for number, per_account in enumerate(trial.per_account):
             pipeline = Pipeline(
                 spark,
@@ -83,7 +98,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
                 namespace=f"{trial.name}_{number}",
                 accounts=max(round(asked.events_per_day / per_account), 1),
             )
-            for line in _rows(trial, pipeline, asked.rounds):
+            for line in _rows(trial, pipeline, per_account, asked.rounds):
                 figures = {"events_per_account": per_account, **line}
                 say(f"{trial.name}  {figures}")
                 found.setdefault(trial.name, []).append(figures)
@@ -95,7 +110,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
     }
 
 
-def _rows(trial: Trial, pipeline: Pipeline, rounds: int) -> Iterator[dict[str, Any]]:
+def _rows(trial: Trial, pipeline: Pipeline, per_account: float, rounds: int) -> Iterator[dict[str, Any]]:
     """One line of figures for each size of a load, all on the same tables."""
     for _ in range(DAYS):
         pipeline.load_day()
@@ -114,13 +129,14 @@ def _rows(trial: Trial, pipeline: Pipeline, rounds: int) -> Iterator[dict[str, A
                 pipeline.load_day()
             for name in list(ways) if number % 2 else list(ways)[::-1]:
                 ways[name].stage1()
-                took = _as_told(trial.ways[name], ways[name])
+                took = _as_told(trial.ways[name](per_account), ways[name])
                 seconds[name] += took if number else 0.0
         source, result = (pipeline.fingerprint(name)[0] for name in (pipeline.source, next(iter(ways.values())).agg))
         sums = {pipeline.fingerprint(way.agg) for way in ways.values()}
         first, second = seconds.values()
         yield {
             "late_rows": int(share * pipeline.events_per_day),
+            "along": round(share * max(per_account - 1, 0) / DAYS, 3),
             "result_rows": round(result / source, 2),
             "seconds": {name: round(took / rounds, 2) for name, took in seconds.items()},
             "ratio": round(first / second, 2),

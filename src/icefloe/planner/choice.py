@@ -22,6 +22,9 @@ LARGE_PART = 0.3
 
 ROWS_PER_VALUE = 8
 """A column of which so few rows of a partition share a value finds changed rows by itself: the other keys are not even read."""
+MOST_ALONG = 0.01
+"""Rows that only share that one value with a changed one are computed again, too: at most so many, as a share of all that are
+looked through. See ``docs/benchmarks.md``."""
 LEAST_BITS = 8
 """A column with fewer bits to its values is not trusted to tell much, however small the partitions are."""
 NEARLY_UNIQUE = 0.3
@@ -446,7 +449,8 @@ class _Choice:
         there = self._contents.target
         if not there:
             return names
-        least = math.log2(max(sum(size.rows for size in there.values()) / len(there) / ROWS_PER_VALUE, 1))
+        rows = sum(size.rows for size in there.values())
+        least = math.log2(max(rows / len(there) / ROWS_PER_VALUE, 1))
         types = {column.name.lower(): column.type for column in self._target.columns}
         partition = self._link.column.lower() if self._link else None
         bits = {name.lower(): value for name, value in self._contents.bits.items()}
@@ -455,7 +459,18 @@ class _Choice:
         ]
         # Whole numbers are the quickest to look up, and among equals the one that takes the least room.
         telling.sort(key=lambda name: (types.get(name.lower()) not in ("int", "long"), bits[name.lower()]))
-        return telling[:1] or names
+        if not telling:
+            return names
+        per_value = rows / len(there) / 2 ** min(bits[telling[0].lower()], 64)
+        along = self._added_late() * max(per_value - 1, 0)
+        return telling[:1] if along <= MOST_ALONG * rows else names
+
+    def _added_late(self) -> int:
+        """Rows that were added in partitions that the target has. Where rows went, whole partitions are looked at anyway: none."""
+        there = self._contents.target or {}
+        if self._link is None or not all(self._analysis.state(one).append_only for one in self._analysis.changed):
+            return 0
+        return sum(rows for value, rows in self._link.added.items() if value in there)
 
     def _may_be_null(self, name: str) -> bool:
         for one in self._analysis.changed:

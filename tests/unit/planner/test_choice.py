@@ -198,6 +198,14 @@ def test_a_key_that_does_not_is_not_used_alone(bits: dict[str, float]) -> None:
     assert {name for name in ("account_id", "country") if f"k.`{name}`" in delete} == alone
 
 
+@pytest.mark.parametrize(("late_rows", "alone"), [(1_500, True), (1_600, False)])
+def test_a_key_is_not_used_alone_where_too_many_rows_would_come_along(late_rows: int, alone: bool) -> None:
+    """Of 800,000 rows each of 2**17 values has 6.1, so that 5.1 come along with each changed one: up to 8,000 of them do."""
+    contents = Contents(**MANY, bits={**BITS, "account_id": 17.0})
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents, sources=with_late_rows(late_rows))
+    assert ("k.`country`" not in plan.statements[0].sql) is alone
+
+
 DISTINCT = AGG.replace("count(*) AS n", "count(DISTINCT title_id) AS n")
 
 
