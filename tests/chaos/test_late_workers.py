@@ -39,6 +39,7 @@ def test_a_worker_paused_beyond_its_lease_changes_nothing_when_it_goes_on(projec
         with project.client.database.write():  # on SQLite nobody could go on while a paused process is writing
             os.kill(late.pid or 0, signal.SIGSTOP)
         with worker_process(project):
+            # Not 30: so long PostgreSQL leaves a transaction alone that was paused in its middle.
             wait_until(lambda: project.show(run).ended, 60)
             before = project.show(run)
             assert before.status == "SUCCEEDED"

@@ -468,7 +468,7 @@ class _Choice:
     def _added_late(self) -> int:
         """Rows that were added in partitions that the target has. Where rows went, whole partitions are looked at anyway: none."""
         there = self._contents.target or {}
-        if self._link is None or not all(self._analysis.state(one).append_only for one in self._analysis.changed):
+        if self._link is None or not self._analysis.append_only:
             return 0
         return sum(rows for value, rows in self._link.added.items() if value in there)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from icefloe.planner import choice
@@ -204,6 +206,15 @@ def test_a_key_is_not_used_alone_where_too_many_rows_would_come_along(late_rows:
     contents = Contents(**MANY, bits={**BITS, "account_id": 17.0})
     plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents, sources=with_late_rows(late_rows))
     assert ("k.`country`" not in plan.statements[0].sql) is alone
+
+
+def test_where_rows_went_nothing_more_comes_along_with_one_key() -> None:
+    """All rows of the changed partitions are looked at then, by whichever key."""
+    contents = Contents(**MANY, bits={**BITS, "account_id": 17.0})
+    late = with_late_rows(1_600)
+    went = {**late, "db.events": replace(late["db.events"], append_only=False)}
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents, sources=went, pattern="key_filter")
+    assert plan.statements[0].role == "delete keys" and "k.`country`" not in plan.statements[0].sql
 
 
 DISTINCT = AGG.replace("count(*) AS n", "count(DISTINCT title_id) AS n")

@@ -14,11 +14,9 @@ from icefloe.spark.launch import shuffle_settings
     [("local", "16"), ("local[2]", "32"), ("local[16,4]", "256"), ("local[*]", str(16 * (os.cpu_count() or 1)))],
 )
 def test_a_local_master_shuffles_into_parts_for_its_cores(master: str, parts: str) -> None:
-    assert shuffle_settings(master)["spark.sql.shuffle.partitions"] == parts
-
-
-def test_a_local_master_writes_no_file_for_each_part_of_each_task() -> None:
-    assert shuffle_settings("local[2]")["spark.shuffle.sort.bypassMergeThreshold"] == "1"
+    """Each task writes all of its parts into one file, not a file for each of them."""
+    one_file = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
+    assert shuffle_settings(master) == {"spark.sql.shuffle.partitions": parts, **one_file}
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[2,1,1024]", "k8s://https://host"])
