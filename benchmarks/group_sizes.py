@@ -6,8 +6,8 @@ below it and the one above, with more and more rows to a group:
 - ``small_groups``: a day's load with rows sent to their group before they are grouped and without Spark's small map, against as Spark does it by
   itself (:data:`icefloe.planner.choice.NEARLY_UNIQUE`; ``result_rows`` is the share that this threshold is compared with).
 - ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`).
-- ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.choice.ROWS_PER_VALUE`,
-  :data:`icefloe.planner.choice.MOST_ALONG`, which ``along`` is compared with).
+- ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.keys.ROWS_PER_VALUE`,
+  :data:`icefloe.planner.keys.MOST_ALONG`, which ``along`` is compared with).
 
 The last line is the figures as JSON: seconds of both ways, and ``ratio``, the first against the second. A threshold is where that passes 1. All targets
 must equal the full recomputation.
@@ -26,7 +26,7 @@ from unittest.mock import patch
 from benchmarks.playback_pipeline import AGGREGATE, KEYS, Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
-from icefloe.planner import choice, statements
+from icefloe.planner import choice, keys, statements
 
 DAYS = 3
 BY_TITLE = """SELECT account_id, title_id, event_day, count(*) AS views, sum(view_min) AS view_min
@@ -105,7 +105,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
     return {
         "events_per_day": asked.events_per_day,
         **found,
-        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, choice.ROWS_PER_VALUE],
+        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE],
         "equal": all(line["equal"] for lines in found.values() for line in lines),
     }
 
@@ -149,7 +149,8 @@ def _as_told(values: Mapping[str, float], way: Incremental) -> float:
     with ExitStack() as stack:
         stack.enter_context(patch.object(choice, "LARGE_PART", 2.0))
         for name, value in values.items():
-            stack.enter_context(patch.object(statements if hasattr(statements, name) else choice, name, value))
+            home = next(module for module in (choice, keys, statements) if name in vars(module))
+            stack.enter_context(patch.object(home, name, value))
         return timed(way.stage2)
 
 

@@ -32,6 +32,8 @@ LOCAL_FILES = {
     "hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     # The catalog's alone: one that is kept would serve everybody's file: paths, and it lists no folder behind a symbolic link.
     "hadoop.fs.file.impl.disable.cache": "true",
+    # Small files are read by one task, as many as take as long to open as so many bytes to read. Iceberg's 4 MB are for an object store.
+    "table-default.read.split.open-file-cost": "1048576",
 }
 """Of a Spark catalog whose tables live in a folder."""
 
@@ -180,7 +182,7 @@ class Spark(_Section):
 
     remote: str | None = None
     master: str = "local[*]"
-    driver_memory: str = "2g"
+    driver_memory: str | None = None
     idle_minutes: float = Field(default=30, gt=0)
     java_home: str | None = None
     conf: Properties = Field(default_factory=dict)
@@ -193,8 +195,8 @@ class Spark(_Section):
 
     @field_validator("driver_memory")
     @classmethod
-    def _memory(cls, value: str) -> str:
-        if not re.fullmatch(r"[1-9]\d*[kmgtKMGT]", value):
+    def _memory(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[1-9]\d*[kmgtKMGT]", value):
             raise ValueError("must be a size as Java takes it, such as 512m or 2g")
         return value
 

@@ -415,3 +415,14 @@ def test_a_delete_below_a_value_takes_a_partition_of_nulls_along_unless_it_says_
         left.append({row["id"] for row in t(f"SELECT id FROM {name}")})
         t(f"DROP TABLE {name}")
     assert left == [{3}, {1, 3}, {1, 3}]
+
+
+def test_small_files_in_a_folder_are_read_by_one_task_and_with_icebergs_own_cost_by_more(t: Tables) -> None:
+    """``icefloe.config.LOCAL_FILES``: a catalog's default for new tables, told to Spark alone."""
+    name = t.make()
+    for number in range(12):
+        t(f"INSERT INTO {name} VALUES ({number}, 'x')")
+    count = f"SELECT count(DISTINCT spark_partition_id()) FROM {name}"
+    assert t(count)[0][0] == 1
+    t(f"ALTER TABLE {name} SET TBLPROPERTIES ('read.split.open-file-cost'='4194304')")
+    assert t(count)[0][0] == 3

@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import TYPE_CHECKING
 
-from icefloe.spark.launch import shuffle_settings
+from icefloe.spark.launch import local_settings
 from icefloe.spark.session import connect
 from tests.spark_server import Project
 
@@ -39,8 +39,8 @@ def test_a_session_without_code_of_its_own_shares_the_server_s_and_nothing_else(
         second.stop()
 
 
-def test_a_local_server_shuffles_into_parts_for_its_cores(project: Project) -> None:
-    wanted = shuffle_settings(project.config.spark.master)
+def test_a_local_server_is_set_up_for_its_cores(project: Project) -> None:
+    wanted = local_settings(project.config.spark.master)
     assert wanted, "the tests run on a local master"
     fresh = connect(project.config)  # other tests set what they like in the one that they share
     try:

@@ -56,6 +56,13 @@ def test_tables_in_a_folder_get_a_file_system_that_is_the_catalogs_alone() -> No
     assert not [key for key in spark_catalog(configured('[catalog]\nwarehouse = "s3://b/w"')) if "fs.file" in key]
 
 
+def test_files_in_a_folder_are_cheap_to_open_and_on_an_object_store_they_are_not() -> None:
+    name = "table-default.read.split.open-file-cost"
+    assert spark_catalog(configured(""))[name] == "1048576"
+    assert spark_catalog(configured(f'[catalog.spark]\n"{name}" = "5"'))[name] == "5"
+    assert name not in spark_catalog(configured('[catalog]\nwarehouse = "s3://b/w"'))
+
+
 def test_postgresql_gets_its_driver_on_one_side_and_its_login_apart_on_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +12,7 @@ from icefloe.planner import compaction, functions
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.errors import KeysMissingError, RangeError, UnsoundPatternError
 from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
+from icefloe.planner.keys import found_by
 from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, Statement
 from icefloe.planner.spans import Span
 from icefloe.planner.statements import KeyColumn, Writer
@@ -20,13 +20,6 @@ from icefloe.planner.statements import KeyColumn, Writer
 LARGE_PART = 0.3
 """A partition of which this share of the source's rows is new is overwritten: see ``docs/concepts/the-write-planner.md``."""
 
-ROWS_PER_VALUE = 8
-"""A column of which so few rows of a partition share a value finds changed rows by itself: the other keys are not even read."""
-MOST_ALONG = 0.01
-"""Rows that only share that one value with a changed one are computed again, too: at most so many, as a share of all that are
-looked through. See ``docs/benchmarks.md``."""
-LEAST_BITS = 8
-"""A column with fewer bits to its values is not trusted to tell much, however small the partitions are."""
 NEARLY_UNIQUE = 0.3
 """Where the result has this many rows for each row of the source, grouping before a shuffle shrinks nothing."""
 MANY_SMALL_GROUPS = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
@@ -426,60 +419,7 @@ class _Choice:
         return sum(there[value].rows for value in common) >= NEARLY_UNIQUE * sum(live[value].rows for value in common)
 
     def _filter_keys(self) -> tuple[KeyColumn, ...]:
-        """The given keys as far as they are mapped; without any, what makes the rows unique; else all that is mapped."""
-        maps = self._analysis.key_maps
-        found = self._analysis.influence
-        assert found is not None
-        names = [key for key in self._keys if key.lower() in maps]
-        if not names and found.relation.unique is not None:
-            unique = [self._columns[index] for index in sorted(found.relation.unique)]
-            names = [name for name in unique if name.lower() in maps]
-        if not names:
-            names = [name for name in self._columns if name.lower() in maps]
-        names = self._narrowed(names)
-        partition = self._link.column.lower() if self._link else None
-        if partition is not None and partition not in {name.lower() for name in names}:
-            names.append(next(name for name in self._columns if name.lower() == partition))
-        return tuple(
-            KeyColumn(name, self._may_be_null(name), few=name.lower() == partition and len(names) > 1) for name in names
-        )
-
-    def _narrowed(self, names: list[str]) -> list[str]:
-        """One key that nearly tells a row by itself instead of all: a few rows more are computed again, and less is read."""
-        there = self._contents.target
-        if not there:
-            return names
-        rows = sum(size.rows for size in there.values())
-        least = math.log2(max(rows / len(there) / ROWS_PER_VALUE, 1))
-        types = {column.name.lower(): column.type for column in self._target.columns}
-        partition = self._link.column.lower() if self._link else None
-        bits = {name.lower(): value for name, value in self._contents.bits.items()}
-        telling = [
-            name for name in names if name.lower() != partition and bits.get(name.lower(), 0) >= max(least, LEAST_BITS)
-        ]
-        # Whole numbers are the quickest to look up, and among equals the one that takes the least room.
-        telling.sort(key=lambda name: (types.get(name.lower()) not in ("int", "long"), bits[name.lower()]))
-        if not telling:
-            return names
-        per_value = rows / len(there) / 2 ** min(bits[telling[0].lower()], 64)
-        along = self._added_late() * max(per_value - 1, 0)
-        return telling[:1] if along <= MOST_ALONG * rows else names
-
-    def _added_late(self) -> int:
-        """Rows that were added in partitions that the target has. Where rows went, whole partitions are looked at anyway: none."""
-        there = self._contents.target or {}
-        if self._link is None or not self._analysis.append_only:
-            return 0
-        return sum(rows for value, rows in self._link.added.items() if value in there)
-
-    def _may_be_null(self, name: str) -> bool:
-        for one in self._analysis.changed:
-            state = self._analysis.state(one)
-            text = self._analysis.key_maps[name.lower()][one.id]
-            column = next((c.name for c in state.columns if text == f"`{c.name}`"), None)
-            if column is None or not state.append_only or state.nulls.get(column, 1) > 0:
-                return not text.startswith("'")
-        return False
+        return found_by(self._analysis, self._target, self._contents, self._link, self._columns, self._keys)
 
     def _split(self, link: Link) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Changed partitions that the target does not have, and those that it may have."""

@@ -20,6 +20,7 @@ import functools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,6 +85,8 @@ class _Target:
     published: int | None = None
     """It carries this work's result already: what is written to it is not run again."""
     direct: bool = False
+    branching: Future[None] | None = None
+    """Under way, or done: the branch is being made."""
 
 
 class Fence:
@@ -101,7 +104,7 @@ class Fence:
         at_home: bool = False,
         named: bool = False,
     ) -> None:
-        """``named``: the statements name the branch they write to themselves. ``at_home``: nothing in the script leaves the project's catalog (USE), so that the session need not be asked where
+        """``named``: the statements name the branch they write to themselves; it is made beside, and they wait for it (:meth:`branched`). ``at_home``: nothing in the script leaves the project's catalog (USE), so that the session need not be asked where
         it is. ``alone`` is asked before the first write that cannot be fenced. ``published`` is filled as targets are published,
         so that a failure between two of them can tell which."""
         self._published_so_far = {} if published is None else published
@@ -169,6 +172,12 @@ class Fence:
         assert target is not None
         return target.base
 
+    def branched(self, name: str) -> None:
+        """Wait until this attempt's branch on a target is there."""
+        target = self.protect(name)
+        if target is not None and target.branching is not None:
+            target.branching.result()
+
     def is_published(self, name: str) -> bool:
         return self.published_as(name) is not None
 
@@ -207,12 +216,21 @@ class Fence:
             target.published = self._published(past, table.name)
             if target.published is None:
                 target.published = self._fencing.known.get(table.name)
-            if target.published is None:
-                self._make_branch(target, table)
-            if self._fencing.stale_branches:
-                self._drop(target.name, self._fencing.stale_branches)
+            if self._named:
+                # Spark takes as long for a branch as the planner for its look at the tables.
+                with_it = ThreadPoolExecutor(1, thread_name_prefix="branch")
+                target.branching = with_it.submit(self._begin, target, table)
+                with_it.shutdown(wait=False)
+            else:
+                self._begin(target, table)
         self._targets[uuid] = target
         return target
+
+    def _begin(self, target: _Target, table: LoadedTable) -> None:
+        if target.published is None:
+            self._make_branch(target, table)
+        if self._fencing.stale_branches:
+            self._drop(target.name, self._fencing.stale_branches)
 
     def _make_branch(self, target: _Target, table: LoadedTable) -> None:
         branch = self._fencing.branch
@@ -256,6 +274,7 @@ class Fence:
 
     def publish(self) -> dict[str, int]:
         """Publish every target on its own, in the order of their first writes. Returns the published snapshots."""
+        self._settle()
         published = self._published_so_far
         published |= {one.name: one.published for one in self._targets.values() if one.published is not None}
         pending = [one for one in self._targets.values() if one.published is None]
@@ -279,9 +298,14 @@ class Fence:
 
     def discard(self) -> None:
         """Take the unpublished branches away."""
+        self._settle()
         for target in self._targets.values():
             if target.published is None:
                 self._drop_branch(target)
+
+    def _settle(self) -> None:
+        """Nothing is under way any more, whether it went well or not."""
+        wait([one.branching for one in self._targets.values() if one.branching is not None])
 
     def _tip(self, target: _Target) -> int | None:
         """The branch's tip, which carries the mark; None when nothing was written."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icefloe.config import Config
+from icefloe.spark import memory
 from icefloe.spark.jars import spark_jars_folder
 from icefloe.spark.java import Java
 from icefloe.spark.record import ServerFolder, private_file
@@ -112,8 +113,7 @@ def server_command(
         "spark.ui.enabled": "false",
         # Several clients share the server: small statements must not wait behind somebody's big one.
         "spark.scheduler.mode": "FAIR",
-        # Spark's default of 200 is for a cluster.
-        **shuffle_settings(config.spark.master),
+        **local_settings(config.spark.master),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": str(folder.path / "warehouse"),
         "spark.driver.host": "localhost",
@@ -122,7 +122,7 @@ def server_command(
     }
     options = (
         *MODULE_OPTIONS,
-        f"-Xmx{config.spark.driver_memory}",
+        f"-Xmx{config.spark.driver_memory or memory.of_the_server()}",
         "-XX:+UseParallelGC",
         # An embedded server that ran out of memory is of no use to anyone: it ends, and the next client starts a new one.
         "-XX:+ExitOnOutOfMemoryError",
@@ -137,16 +137,21 @@ def server_command(
     return ServerCommand(java, options, classpath, conf)
 
 
-def shuffle_settings(master: str) -> dict[str, str]:
-    """Sixteen parts for each core of a local master. Spark merges them into a few tasks; what it reads part by part it also groups
-    part by part, in memory that stays near: a million rows in groups of one or two take a sixth less than with four. A task
-    writes its parts into one file, sorted: a file for each part, which is Spark's way below 200 of them, takes a tenth of a
-    micro-batch."""
+def local_settings(master: str) -> dict[str, str]:
+    """By the number of a local master's cores, and measured there (``docs/benchmarks.md``)."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
     if found is None:
         return {}
     cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
-    return {"spark.sql.shuffle.partitions": str(16 * cores), "spark.shuffle.sort.bypassMergeThreshold": "1"}
+    return {
+        # Spark's default of 200 is for a cluster. It merges parts into a few tasks; what it reads part by part it also groups part by
+        # part, in memory that stays near: a million rows in groups of one or two take a sixth less than with four for each core.
+        "spark.sql.shuffle.partitions": str(16 * cores),
+        # A task writes its parts into one file, sorted: a file for each part, Spark's way below 200 of them, takes a tenth of a micro-batch.
+        "spark.shuffle.sort.bypassMergeThreshold": "1",
+        # Iceberg would read a table in as many tasks as there are parts, and a task takes some 5 ms besides what it reads.
+        "spark.sql.iceberg.read.adaptive-split-size.parallelism": str(4 * cores),
+    }
 
 
 def _quoted(argument: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from icefloe import config as configuration
 from icefloe.config import Config
-from icefloe.spark import jars, java
+from icefloe.spark import jars, java, memory
 from icefloe.spark.launch import QUIET_LOG
 from icefloe.spark.order import Order
 from icefloe.spark.program import report, say
@@ -69,7 +69,7 @@ def properties(config: Config, order: Order, paths: list[Path], folder: Path) ->
     logging = folder / "log4j2.properties"
     logging.write_text(QUIET_LOG, encoding="utf-8")
     settings = {
-        "spark.driver.memory": config.spark.driver_memory,
+        "spark.driver.memory": config.spark.driver_memory or memory.SUBMITTED,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **for_joining(config, paths, reveal=True),

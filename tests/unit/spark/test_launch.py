@@ -6,19 +6,22 @@ import os
 
 import pytest
 
-from icefloe.spark.launch import shuffle_settings
+from icefloe.spark.launch import local_settings
 
 
 @pytest.mark.parametrize(
-    ("master", "parts"),
-    [("local", "16"), ("local[2]", "32"), ("local[16,4]", "256"), ("local[*]", str(16 * (os.cpu_count() or 1)))],
+    ("master", "cores"), [("local", 1), ("local[2]", 2), ("local[16,4]", 16), ("local[*]", os.cpu_count() or 1)]
 )
-def test_a_local_master_shuffles_into_parts_for_its_cores(master: str, parts: str) -> None:
-    """Each task writes all of its parts into one file, not a file for each of them."""
-    one_file = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
-    assert shuffle_settings(master) == {"spark.sql.shuffle.partitions": parts, **one_file}
+def test_a_local_master_is_set_up_for_its_cores(master: str, cores: int) -> None:
+    """Each task writes all of its parts into one file, not a file for each of them; a table is not read in as many tasks as
+    there are parts."""
+    assert local_settings(master) == {
+        "spark.sql.shuffle.partitions": str(16 * cores),
+        "spark.shuffle.sort.bypassMergeThreshold": "1",
+        "spark.sql.iceberg.read.adaptive-split-size.parallelism": str(4 * cores),
+    }
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[2,1,1024]", "k8s://https://host"])
 def test_a_cluster_keeps_its_own(master: str) -> None:
-    assert shuffle_settings(master) == {}
+    assert local_settings(master) == {}

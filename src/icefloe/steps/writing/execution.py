@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -119,8 +120,9 @@ class _Attempt:
         shadow = None
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, seen.facts, plan)
+        self.ledger.forget()
         with _settings(self.session, plan.settings), self._carried_range():
-            self._run(plan)
+            self._run(plan, partial(self.ledger.planned, seen.analysis, seen.facts, plan))
         self._refuse_duplicates(plan, seen.facts)
         self._refuse_if_altered(seen.facts)
         if shadow is not None:
@@ -145,6 +147,9 @@ class _Attempt:
         if facts is None:
             self._create(observer, analysis, result, span)
             facts = facts_now()
+        fence.branched(
+            full
+        )  # from here on the target may be altered, which does not go with another commit at that moment
         change = self.logic.look(self._past(name, facts) if exists else None, result)
         if change is not None and self.logic.rebuilds(change):
             analysis = rebuilding(analysis, change)
@@ -159,11 +164,10 @@ class _Attempt:
         return _Seen(analysis, facts, tuple(column.name for column in result), span, change)
 
     def _planned(self, seen: _Seen) -> Plan:
-        """The plan, which the log, the logic's history and the ledger hear of."""
+        """The plan, which the log and the logic's history hear of."""
         plan = choice.plan(seen.analysis, seen.facts.target, seen.facts.contents, columns=seen.columns, span=seen.span)
         _tell(plan, self.log)
         self.logic.decide(seen.change, plan, seen.facts.target.name)
-        self.ledger.planned(seen.analysis, seen.facts, plan)
         return plan
 
     def _span(self, analysis: Analysis, result: list[ResultColumn], facts: Facts | None) -> Span | None:
@@ -198,17 +202,21 @@ class _Attempt:
         if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
-    def _run(self, plan: Plan) -> None:
-        """The statements in their order, with what may be done at the same time."""
+    def _run(self, plan: Plan, count: Callable[[], None]) -> None:
+        """The statements in their order, with what may be done at the same time. ``count`` what they read before the last begins,
+        which is to carry it."""
         lanes = [[one for one in plan.statements if one.beside is beside] for beside in (False, True)]
         early = [one for one in lanes[0][1:] if one.rows]
-        if not lanes[1] and not early:
+        if len(lanes[0]) < 2:
+            count()
+        if len(plan.statements) < 2:
             self._run_in_order(lanes[0])
             return
-        with ThreadPoolExecutor(2 + len(early)) as pool:
+        with ThreadPoolExecutor(3 + len(early)) as pool:
             # Spark gives cores to what was asked for first: let that be what something else waits for.
             ahead = {one.sql: pool.submit(self._compute, one) for one in early}
-            under_way: list[Future[Any]] = [*ahead.values(), pool.submit(self._run_in_order, lanes[0], ahead)]
+            counted = pool.submit(count) if len(lanes[0]) > 1 else None
+            under_way: list[Future[Any]] = [*ahead.values(), pool.submit(self._run_in_order, lanes[0], ahead, counted)]
             under_way.append(pool.submit(self._run_in_order, lanes[1]))
             try:
                 for one in wait(under_way, return_when=FIRST_EXCEPTION).done:
@@ -220,7 +228,10 @@ class _Attempt:
                 raise
 
     def _run_in_order(
-        self, statements: Sequence[Statement], ahead: Mapping[str, Future[str]] = MappingProxyType({})
+        self,
+        statements: Sequence[Statement],
+        ahead: Mapping[str, Future[str]] = MappingProxyType({}),
+        counted: Future[None] | None = None,
     ) -> None:
         for statement in statements:
             fault("spark.before_statement")
@@ -228,6 +239,8 @@ class _Attempt:
             sql = statement.sql
             if sql in ahead:
                 sql = f"{sql.removesuffix(statement.rows)}SELECT * FROM {ahead[sql].result()}"
+            if counted is not None and statement is statements[-1]:
+                counted.result()
             self.session.sql(sql)  # a command: run at once, and there is no result to fetch
             self.log(f"{statement.role}: {time.monotonic() - began:.1f} s")
 

@@ -1,8 +1,8 @@
 """The savings ledger's side of a write: counted before it, carried by the published snapshots, told to the step afterwards.
 
 What was read is known when the batch is planned, and lost when the process dies between publishing and telling. So it stands in
-the summary of the published snapshots, too: the attempt that comes after finds it there, and counts the batch once, for the run
-that published it.
+the summary of a published snapshot, too, that of the last statement at least: the attempt that comes after finds it there, and counts
+the batch once, for the run that published it.
 """
 
 from __future__ import annotations
@@ -82,9 +82,14 @@ class Ledger:
         self._began = time.monotonic()
         self._planned: Reckoning | None = None
 
-    def planned(self, analysis: Analysis, facts: Facts, plan: Plan) -> None:
-        """Count what is about to be read, and have the snapshots carry it."""
+    def forget(self) -> None:
+        """What was counted for a plan that another one takes the place of."""
+        if self._planned is not None:
+            self._session.conf.unset(PROPERTY + SAVINGS)
         self._planned = None
+
+    def planned(self, analysis: Analysis, facts: Facts, plan: Plan) -> None:
+        """Count what is read, and have the snapshots of statements that begin from now on carry it."""
         try:
             self._planned = reckon(self._lake, self._sources, self._lookback, analysis, facts, plan)
             self._session.conf.set(PROPERTY + SAVINGS, json.dumps(self._planned.to_json()))
@@ -135,7 +140,7 @@ class Ledger:
                 own = list(_batch(history.ancestors(metadata, published)))
         told = self._planned
         if told is None:
-            text = own[0].summary.get(SAVINGS) if own else None
+            text = next((one.summary[SAVINGS] for one in own if SAVINGS in one.summary), None)
             if text is None:
                 return None  # published by a program that did not count, or expired
             told = Reckoning.from_json(json.loads(text))
