@@ -6,6 +6,7 @@ the branch, each of which was tried.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -104,6 +105,89 @@ def test_of_two_attempts_at_one_time_one_is_published(
     published = new_fence.publish()
     assert old_fence.publish() == published, "the other attempt's result counts as its own"
     assert sql("SELECT count(*) FROM DB.t") == [(rows_before + 1,)]
+
+
+def test_publishing_leaves_what_sparks_own_procedure_leaves(attempts: Attempts, project: Project, sql: Sql) -> None:
+    """But for the branch, which is gone with the same commit."""
+    left = {}
+    for name in ("ours", "sparks"):
+        sql(f"CREATE TABLE DB.{name} (id BIGINT)")
+        sql(f"INSERT INTO DB.{name} VALUES (0)")
+        sql(f"ALTER TABLE DB.{name} CREATE BRANCH other")
+        if name == "ours":
+            opened, fence = attempts.fence(1)
+            execute(opened, fence, f"INSERT INTO {project.name(name)} VALUES (1)")
+            before = attempts.lake.table(project.name(name)).metadata
+            fence.publish()
+        else:
+            sql(f"ALTER TABLE DB.{name} CREATE BRANCH icefloe_attempt__1")
+            sql(f"INSERT INTO DB.{name}.branch_icefloe_attempt__1 VALUES (1)")
+            before = attempts.lake.table(project.name(name)).metadata
+            sql(f"CALL {attempts.lake.tables.name}.system.fast_forward('DB.{name}', 'main', 'icefloe_attempt__1')")
+        after = attempts.lake.table(project.name(name)).metadata
+        assert after.raw["metadata-log"][:-1] == before.raw["metadata-log"], "one commit"
+        order = {one["snapshot-id"]: number for number, one in enumerate(after.raw["snapshots"])}
+        changed = {key for key in after.raw if after.raw[key] != before.raw.get(key)}
+        refs = {key: {**ref, "snapshot-id": order[ref["snapshot-id"]]} for key, ref in after.raw["refs"].items()}
+        assert ("icefloe_attempt__1" in refs) is (name == "sparks")
+        refs.pop("icefloe_attempt__1", None)
+        history = sql(f"SELECT snapshot_id, is_current_ancestor FROM DB.{name}.history ORDER BY made_current_at")
+        log = [order[entry["snapshot-id"]] for entry in after.raw["snapshot-log"]]
+        left[name] = changed, refs, log, order[after.raw["current-snapshot-id"]], [(order[a], b) for a, b in history]
+        assert sql(f"SELECT id FROM DB.{name} TIMESTAMP AS OF now() ORDER BY id") == [(0,), (1,)]
+    assert left["ours"] == left["sparks"]
+
+
+class Slow:
+    """A session whose statements begin only when they may."""
+
+    def __init__(self, opened: SparkSession) -> None:
+        self.conf = opened.conf
+        self.may = threading.Event()
+        self._opened = opened
+
+    def sql(self, text: str) -> Any:
+        assert self.may.wait(60)
+        return self._opened.sql(text)
+
+
+@pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])
+def test_a_branch_that_is_made_beside_is_waited_for_and_none_is_left_behind(
+    attempts: Attempts, project: Project, sql: Sql, rows_before: int
+) -> None:
+    """Where statements name their branch themselves: the base is known at once, and giving up waits for the branch to take it away."""
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    if rows_before:
+        sql("INSERT INTO DB.t VALUES (0)")
+    head = history.head(attempts.lake.table(project.name("t")).metadata, "main", table="t")
+
+    def branches() -> set[str]:
+        return {name for name in attempts.lake.table(project.name("t")).metadata.refs if "attempt" in name}
+
+    for way in (Fence.discard, Fence.publish):
+        slow = Slow(attempts.session())
+        fence = Fence(slow, attempts.lake, attempts.fencing(1, "w"), attempts.log.append, named=True, at_home=True)
+        assert fence.base(project.name("t")) == head
+        assert branches() == set()
+        timer = threading.Timer(0.2, slow.may.set)
+        timer.start()
+        if way is Fence.publish:
+            fence.branched(project.name("t"))
+            assert branches() == {"icefloe_attempt__1"}
+        way(fence)
+        assert branches() == set()
+
+
+def test_a_branch_that_cannot_be_made_is_the_attempts_failure(attempts: Attempts, project: Project, sql: Sql) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    gone = attempts.session()
+    fence = Fence(gone, attempts.lake, attempts.fencing(1, "w"), attempts.log.append, named=True, at_home=True)
+    fence.open()
+    gone.stop()
+    assert not fence.is_published(project.name("t"))
+    with pytest.raises(Exception, match=r"(?i)session|channel|closed|stopped"):
+        fence.branched(project.name("t"))
+    fence.discard()
 
 
 @pytest.mark.parametrize("rows_before", [0, 1], ids=["an empty table", "a table with rows"])

@@ -6,8 +6,10 @@ import gc
 import weakref
 from typing import TYPE_CHECKING
 
+import pytest
+
 from icefloe.spark.launch import local_settings
-from icefloe.spark.session import connect
+from icefloe.spark.session import connect, select
 from tests.spark_server import Project
 
 if TYPE_CHECKING:
@@ -37,6 +39,15 @@ def test_a_session_without_code_of_its_own_shares_the_server_s_and_nothing_else(
     finally:
         first.stop()
         second.stop()
+
+
+def test_a_select_is_asked_about_when_it_is_used(spark: SparkSession) -> None:
+    rows = select(spark, "SELECT id, id * 2 AS twice FROM range(3)")
+    assert [field.name for field in rows.schema.fields] == ["id", "twice"]
+    assert [tuple(row) for row in rows.collect()] == [(0, 0), (1, 2), (2, 4)]
+    wrong = select(spark, "SELECT nothing FROM range(3)")
+    with pytest.raises(Exception, match="nothing"):
+        wrong.collect()
 
 
 def test_a_local_server_is_set_up_for_its_cores(project: Project) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import requests
@@ -111,9 +112,13 @@ class RefChange:
     snapshot_id: int | None
     type: str = "tag"
     max_ref_age_ms: int | None = None
+    goes_on: bool = False
+    """A branch that moves to a later snapshot: what it keeps otherwise stays as it is."""
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {"snapshot-id": self.snapshot_id, "type": self.type}
+        if self.goes_on:
+            return out
         if self.max_ref_age_ms is not None:
             out["max-ref-age-ms"] = self.max_ref_age_ms
         if self.type == "branch":
@@ -209,10 +214,30 @@ class Tables:
         with _reaching(self.name):
             return self.catalog._load_file_io(location=location)
 
-    def set_refs(self, identifier: Identifier, changes: Sequence[RefChange]) -> TableMetadata:
-        """Set and remove references in one commit; repeated when somebody else commits at the same moment."""
+    def forward(self, identifier: Identifier, ref: str, branch: str, *, base: int | None, tip: int) -> bool:
+        """Move a ref from ``base`` to the tip of a branch that stands on it, and take the branch away: one commit, or none when either
+        is elsewhere by then. ``False``: a catalog that takes no such commit from here."""
+        if not isinstance(self.catalog, SqlCatalog | RestCatalog):
+            return False
+        changes = [RefChange(ref, tip, "branch", goes_on=True), RefChange(branch, None)]
+        self.set_refs(identifier, changes, expected={ref: base, branch: tip})
+        return True
+
+    def set_refs(
+        self,
+        identifier: Identifier,
+        changes: Sequence[RefChange],
+        *,
+        expected: Mapping[str, int | None] = MappingProxyType({}),
+    ) -> TableMetadata:
+        """Set and remove references in one commit; repeated when somebody else commits at the same moment. ``expected``: where
+        references must be for it."""
         for attempt in range(_ATTEMPTS):
             table = self.load(identifier)
+            for name, snapshot_id in expected.items():
+                held = table.metadata.refs.get(name)
+                if (held.snapshot_id if held else None) != snapshot_id:
+                    raise CommitConflictError(f"{name} was moved by somebody else", where=table.name)
             missing = [
                 c.snapshot_id for c in changes if c.snapshot_id and c.snapshot_id not in table.metadata.snapshots
             ]
@@ -447,8 +472,14 @@ def _ref_commit(
         if change.snapshot_id is None:
             updates.append({"action": "remove-snapshot-ref", "ref-name": change.name})
         else:
-            updates.append({"action": "set-snapshot-ref", "ref-name": change.name, **change.to_json()})
+            updates.append({"action": "set-snapshot-ref", "ref-name": change.name, **_ref(metadata, change)})
     return requirements, updates
+
+
+def _ref(metadata: TableMetadata, change: RefChange) -> dict[str, Any]:
+    """A reference as it will be."""
+    held = (metadata.raw.get("refs") or {}).get(change.name) or {}
+    return {**(held if change.goes_on else {}), **change.to_json()}
 
 
 def _next_metadata_location(metadata: TableMetadata) -> str:
@@ -470,9 +501,14 @@ def _with_refs(metadata: TableMetadata, changes: Sequence[RefChange]) -> dict[st
         if change.snapshot_id is None:
             refs.pop(change.name, None)
         else:
-            refs[change.name] = change.to_json()
+            refs[change.name] = _ref(metadata, change)
     log = list(raw.get("metadata-log") or [])
     log.append({"metadata-file": metadata.metadata_location, "timestamp-ms": raw.get("last-updated-ms", 0)})
     keep = max(int(metadata.properties.get("write.metadata.previous-versions-max", 100)), 1)
     now = max(int(time.time() * 1000), raw.get("last-updated-ms", 0))
-    return {**raw, "refs": refs, "metadata-log": log[-keep:], "last-updated-ms": now}
+    changed = {**raw, "refs": refs, "metadata-log": log[-keep:], "last-updated-ms": now}
+    main = next((change.snapshot_id for change in changes if change.name == "main"), None)
+    if main is not None:
+        changed["current-snapshot-id"] = main
+        changed["snapshot-log"] = [*(raw.get("snapshot-log") or []), {"snapshot-id": main, "timestamp-ms": now}]
+    return changed

@@ -57,6 +57,16 @@ def connect(
     return session
 
 
+def select(session: Any, text: str) -> Any:
+    """A SELECT's rows, of which nothing is asked yet. Over Connect ``sql`` first has the server find out whether the text is a command,
+    which takes as long as all of its analysis."""
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import SQL
+    from pyspark.sql.connect.session import SparkSession
+
+    return DataFrame(SQL(text), session) if isinstance(session, SparkSession) else session.sql(text)
+
+
 class StaticSettingError(UsageError):
     """A setting that a running server cannot take."""
 

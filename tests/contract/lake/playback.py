@@ -68,10 +68,10 @@ class Playback:
     def head(self) -> int:
         return self.loaded.metadata.refs["main"].snapshot_id
 
-    def append(self, *added: Row) -> int:
+    def append(self, *added: Row, branch: str = "main") -> int:
         table = self.table
-        table.append(_arrow(table, added))
-        return self.head
+        table.append(_arrow(table, added), branch=branch)
+        return self.loaded.metadata.refs[branch].snapshot_id
 
     def overwrite(self, where: str, *added: Row) -> int:
         table = self.table

@@ -30,6 +30,7 @@ from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
+from icefloe.spark.session import select
 from icefloe.steps.writing import columns, ranges, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
@@ -247,7 +248,7 @@ class _Attempt:
     def _compute(self, statement: Statement) -> str:
         """The name of a view of the rows. The session keeps them until it ends, or has others under that name."""
         began = time.monotonic()
-        self.session.sql(statement.rows).localCheckpoint().createOrReplaceTempView(ROWS_AHEAD)
+        select(self.session, statement.rows).localCheckpoint().createOrReplaceTempView(ROWS_AHEAD)
         self.log(f"rows to {statement.role}: {time.monotonic() - began:.1f} s")
         return ROWS_AHEAD
 
@@ -265,7 +266,7 @@ class _Attempt:
     def _result_columns(self, analysis: Analysis) -> list[ResultColumn]:
         """As Spark sees them. Analysed on the server, nothing is run."""
         relations = {state.name: state.at_to for state in analysis.sources.values() if state.captured}
-        schema = self.session.sql(analysis.query.bound(relations)).schema
+        schema = select(self.session, analysis.query.bound(relations)).schema
         return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
 
     def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn], span: Span | None) -> None:
