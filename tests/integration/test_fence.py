@@ -175,6 +175,7 @@ def test_a_branch_that_is_made_beside_is_waited_for_and_none_is_left_behind(
             fence.branched(project.name("t"))
             assert branches() == {"icefloe_attempt__1"}
         way(fence)
+        assert slow.may.is_set(), "it was waited for"
         assert branches() == set()
 
 
