@@ -148,9 +148,8 @@ class _Attempt:
         if facts is None:
             self._create(observer, analysis, result, span)
             facts = facts_now()
-        fence.branched(
-            full
-        )  # from here on the target may be altered, which does not go with another commit at that moment
+        # From here on the target may be altered, which does not go with another commit at that moment.
+        fence.branched(full)
         change = self.logic.look(self._past(name, facts) if exists else None, result)
         if change is not None and self.logic.rebuilds(change):
             analysis = rebuilding(analysis, change)
