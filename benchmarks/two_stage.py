@@ -1,12 +1,13 @@
-"""The product's own benchmark: ``python -m benchmarks.two_stage [--events-per-day 1000000] [--rounds 3] [--days 14]``.
+"""The product's own benchmark: ``python -m benchmarks.two_stage [--events-per-day 1000000] [--rounds 4] [--days 14]``.
 
 Playback events, partitioned by day, 3 percent of each load late over the 12 days before. Stage 1 cleans them row by row into a daily
 table, stage 2 groups that by account, country and day, with a distinct count. Each round loads one more day, and then brings two pairs
 of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
 days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
 
-Ratios are sums over the measured rounds; rounds on small tables and three large ones before them warm the server up, for all ways alike, and
-each way begins when the server is at rest.
+Ratios are sums over the measured rounds; rounds on small tables and eight large ones before them warm the server up, for all ways alike, and
+each way begins when the server is at rest. Small files are first joined in the eighth round, then in every fourth: four measured rounds after
+eight have their share of it (``rounds_with_joining``; of micro-batches it is every eighth).
 ``limit`` is what must be read and written in any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
 ``--narrow``: events of nothing but the columns that stage 2 reads. ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
@@ -41,8 +42,8 @@ from icefloe.spark import server
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events-per-day", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
-    parser.add_argument("--warm-up", type=int, default=3, help="rounds before those")
+    parser.add_argument("--rounds", type=int, default=4, help="measured rounds")
+    parser.add_argument("--warm-up", type=int, default=8, help="rounds before those")
     parser.add_argument(
         "--small-rounds", type=int, default=40, help="rounds of all ways on small tables, before anything"
     )
@@ -86,7 +87,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
         way.start()
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
     cpu: dict[str, float] = dict.fromkeys(ways, 0.0)
-    equal = True
+    equal, joined, said = True, 0, ways["icefloe"].said
     pid = server.status(config).pid
     for number in range(asked.warm_up + asked.rounds):
         if asked.micro_batch:
@@ -95,12 +96,14 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
             pipeline.load_day()
         # Who goes first changes from round to round: the second finds the source's files in the page cache.
         for name in list(ways) if number % 2 else list(ways)[::-1]:
-            _rest(pid)
+            _rest(spark, pid)
+            said.clear()
             before = _cpu_seconds(pid)
             took = [timed(ways[name].stage1), timed(ways[name].stage2)]
             if number >= asked.warm_up:
                 seconds[name].append(took)
                 cpu[name] += _cpu_seconds(pid) - before
+                joined += any(line.startswith("compaction:") for line in said)
             say(f"round {number}  {name:<10} {took[0]:.2f} + {took[1]:.2f} s")
         sums = {name: (pipeline.fingerprint(way.daily), pipeline.fingerprint(way.agg)) for name, way in ways.items()}
         equal = equal and len(set(sums.values())) == 1
@@ -114,6 +117,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
         "micro_batch": asked.micro_batch or None,
         "format_version": asked.format_version,
         "rounds": asked.rounds,
+        "rounds_with_joining": joined,
         "ratio_total": round(_total(seconds["icefloe"]) / base, 4),
         "ratio_stage1": round(_total(seconds["icefloe"], 0) / _total(seconds["lookback"], 0), 4),
         "ratio_stage2": round(_total(seconds["icefloe"], 1) / _total(seconds["lookback"], 1), 4),
@@ -157,9 +161,10 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _rest(pid: int | None) -> None:
-    """Until the server is at rest, as it is between batches: nobody pays for files that the way before has left to be written to
-    the disk, or for code of its own that is still being compiled."""
+def _rest(spark: Any, pid: int | None) -> None:
+    """Until the server is at rest, as it is between batches: nobody pays for what the way before has left to be written to the disk,
+    to be collected in memory, or to be compiled. Nobody runs a lookback and its replacement on one server."""
+    spark.sql("SELECT java_method('java.lang.System', 'gc')").collect()
     os.sync()
     for _ in range(60):
         before = _cpu_seconds(pid)

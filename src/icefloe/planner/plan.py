@@ -23,6 +23,8 @@ class Statement:
     rows: str = ""
     """The end of ``sql`` that gives the rows to append, where they are so few that they are computed, and kept, while the statements
     before it run. It reads nothing that those change."""
+    apart: bool = False
+    """Reads the change table twice, for late partitions and for new ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,7 @@ class _Scans:
 
     def _append(self) -> Iterator[Scan]:
         touched = self._plan.partitions
-        own = [one.role for one in self._plan.statements]
-        own = own[: own.index("delete range")] if self._plan.span is not None else own
-        if len(own) > 1 and touched is not None:
+        if self._plan.statements[0].apart and touched is not None:
             for values in (touched.late, touched.new):
                 yield from self._select("changes", values, None)
             return

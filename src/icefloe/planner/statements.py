@@ -12,7 +12,7 @@ their own and gathered by partition before they are written: one small file in e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,18 +22,20 @@ from sqlglot import exp
 from icefloe.lake.predicates import days_filter, literal
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
-from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
+from icefloe.planner.inputs import PartitionKey, Size, SourceState, TargetState
 from icefloe.planner.plan import ChangedKeys, Partitions, Statement
 from icefloe.planner.spans import Span
 
 _MOST_BROADCAST_ROWS = 20_000_000
 """More changed rows than this are not forced into the memory of every executor."""
-FEW_ROWS = 200_000
-"""So few rows in late partitions that another shuffle costs more than it saves: a key may be sent twice, and a partition's rows go
-through one task."""
-SMALL_GROUPS = 5
-"""So many times as many are few where groups hold hardly more than a row, so that little comes along with the changed ones: see
-``docs/benchmarks.md``."""
+FEW_ROWS = 1_000_000
+"""So few changed rows in late partitions that another shuffle costs more than it saves: a key may be sent twice, a partition's rows go
+through one task, and what is computed of them is kept while others run."""
+FEW_FOR_A_ROW = 2
+"""And so few for each row that the target has there: more of them are the same few keys over and over, and whole groups come along with
+each. See ``docs/benchmarks.md``."""
+FEW_ANYWAY = 200_000
+"""Where nobody knows what the target has there, or rows are appended as they are, by few tasks."""
 _FILES_A_TASK = 64
 """That such a task reads."""
 
@@ -77,8 +79,8 @@ class Writer:
     """The result's column that the target is partitioned by, if there is one."""
     grouped_by_partition: bool = False
     """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
-    small_groups: bool = False
-    """Hardly two rows of the changed table in one group."""
+    there: Mapping[Any, Size] | None = None
+    """What the target has in each partition; ``None``: not known."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -100,17 +102,18 @@ class Writer:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
         them writes a file to each of these."""
         single = self._single()
-        if single is None or touched is None or not touched.late or not (self._apart() and self._few(single, touched)):
+        few = single is not None and self._apart() and self._at_most(FEW_ANYWAY, single, touched)
+        if single is None or touched is None or not touched.late or not few:
             return (self._append([self._rows(self._new_rows(), None)]),)
         assert self.link is not None
         state, key = self.analysis.state(single), self.link.sources[single.id]
         parts = [(touched.late, f"COALESCE({max(math.ceil(state.added.files / _FILES_A_TASK), 1)})"), (touched.new, "")]
         out = []
-        for values, hint in parts:
+        for values, hint in parts if touched.new else parts[:1]:
             where = f" WHERE {within(key, values)}" if touched.new else ""
             rows = {single.table.start: f"(SELECT * FROM {self._change_table(state)}{where})"}
-            out.append(self._append([self._rows(rows, None, hint=hint)]))
-        return (out[0], replace(out[1], beside=True)) if touched.new else (out[0],)
+            out.append(self._rows(rows, None, hint=hint))
+        return (replace(self._append(out), apart=len(out) > 1),)
 
     def _new_rows(self) -> dict[int, str]:
         """Changed tables by their change tables. A branch of a UNION ALL in which nothing is new gives nothing."""
@@ -278,12 +281,20 @@ class Writer:
         return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
 
     def _few(self, one: Occurrence, touched: Partitions | None) -> bool:
-        """Few rows changed, in the late partitions where these are known. Where rows went, nobody knows how many keys those had."""
+        """Few rows changed, in the late partitions where these are known, and not far more than the target has there."""
+        if touched is None:
+            there: int | None = self.target.total.rows
+        else:
+            there = sum(self.there[value].rows for value in touched.late) if self.there is not None else None
+        return self._at_most(FEW_ANYWAY if there is None else FEW_FOR_A_ROW * there, one, touched)
+
+    def _at_most(self, rows: int, one: Occurrence, touched: Partitions | None) -> bool:
+        """No more rows changed than these. Where rows went, nobody knows how many keys those had."""
         state = self.analysis.state(one)
-        rows = state.added.rows
+        found = state.added.rows
         if touched is not None and self.link is not None:
-            rows = sum(self.link.added.get(value, 0) for value in touched.late)
-        return state.append_only and rows <= FEW_ROWS * (SMALL_GROUPS if self.small_groups else 1)
+            found = sum(self.link.added.get(value, 0) for value in touched.late)
+        return state.append_only and found <= min(rows, FEW_ROWS)
 
     def _apart(self) -> bool:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""

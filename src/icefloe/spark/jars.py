@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ from xml.sax.saxutils import quoteattr
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
 
-_TRIES = 3
+_PAUSES = (0.0, 1.0, 3.0, 9.0)
+"""Seconds before each try."""
 LOCK_FILE = Path(__file__).with_name("jars.lock.json")
 Note = Callable[[str], None]
 
@@ -160,8 +162,9 @@ def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, st
             *("-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"),
         ]
         files = {jar: scratch / "jars" / jar.file_name for jar in wanted}
-        # A large jar's transfer breaks now and then. What has arrived is in Ivy's cache and is not asked for again.
-        for _ in range(_TRIES):
+        # A large jar's transfer breaks now and then, and may do so again at once. What has arrived is in Ivy's cache and is not asked for again.
+        for pause in _PAUSES:
+            time.sleep(pause)
             result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
             if all(file.is_file() for file in files.values()):
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -96,12 +97,17 @@ def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_do
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
 
 
-@pytest.mark.parametrize(("groups", "most"), [(9_000_000, 1_000_000), (1_000_000, 200_000)], ids=["small", "large"])
-def test_few_keys_are_not_made_distinct_first_and_few_is_more_where_groups_are_small(groups: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("there", "most"),
+    [({LATE: Size(4, 9_000_000, 1)}, 1_000_000), ({LATE: Size(4, 100_000, 1)}, 200_000), ({LATE: Size(4, 5, 1)}, 10)],
+    ids=["no more than are kept", "two for a row of the target", "few groups"],
+)
+def test_few_keys_are_not_made_distinct_first_and_few_is_by_the_rows_that_the_target_has_there(
+    there: dict[date, Size], most: int
+) -> None:
     keys = ("account_id", "country", "event_day")
-    contents = Contents(
-        target={LATE: Size(4, groups, 1)}, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)}
-    )
+    elsewhere = {date(2026, 2, 1): Size(9, 9_000_000, 9)}
+    contents = Contents(target=there | elsewhere, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)})
     few, many = (
         plan_of(AGG, *keys, sources=with_late_rows(rows), contents=contents).statements for rows in (most, most + 1)
     )
@@ -144,11 +150,11 @@ def test_keys_are_compared_null_safe_only_where_nulls_may_be() -> None:
 
 
 def test_a_few_late_rows_that_are_only_appended_go_through_few_tasks() -> None:
-    late, new = plan_of(COPY).statements
-    assert (late.beside, new.beside) == (False, True), "neither waits for the other"
-    assert "SELECT /*+ COALESCE(1) */ q." in late.sql and "COALESCE" not in new.sql
-    assert "DATE'2026-03-02'" in late.sql and "DATE'2026-03-09'" not in late.sql
-    assert "DATE'2026-03-09'" in new.sql and "DATE'2026-03-02'" not in new.sql
+    (both,) = plan_of(COPY).statements
+    late, new = both.sql.split("\nUNION ALL\n")
+    assert "SELECT /*+ COALESCE(1) */ q." in late and "COALESCE" not in new
+    assert "DATE'2026-03-02'" in late and "DATE'2026-03-09'" not in late
+    assert "DATE'2026-03-09'" in new and "DATE'2026-03-02'" not in new
     (only,) = plan_of(COPY, contents=Contents(target={LATE: Size(1, 50, 500), NEW: Size(1, 1, 1)})).statements
     assert "COALESCE(1)" in only.sql and "WHERE" not in only.sql, "all of the change table"
     files = with_state("db.events", added=Size(65, 105, 2_000))

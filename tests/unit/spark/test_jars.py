@@ -15,7 +15,13 @@ from icefloe.errors import UnreachableError
 from icefloe.spark import jars, java
 from icefloe.spark.jars import ChecksumError, Jar
 
+PAUSES = jars._PAUSES
 CONTENT = b"not really a jar, but nobody opens it"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "_PAUSES", (0.0,) * len(PAUSES))
 
 
 @pytest.fixture
@@ -68,12 +74,17 @@ def test_a_jar_that_cannot_be_had_is_named_with_the_ways_out(tmp_path: Path, jar
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_transfer_that_breaks_is_tried_again(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
-    broken_once = tmp_path / "java"
+def test_a_transfer_that_breaks_is_tried_again_after_longer_and_longer_pauses(
+    tmp_path: Path, jar: Jar, mirror: dict[str, str]
+) -> None:
+    assert list(PAUSES) == sorted(PAUSES) and PAUSES[0] == 0
+    breaking = tmp_path / "java"
     tried, launcher = tmp_path / "tried", java.find().launcher
-    broken_once.write_text(f'#!/bin/sh\n[ -e {tried} ] || {{ touch {tried}; exit 1; }}\nexec {launcher} "$@"\n')
-    broken_once.chmod(0o755)
-    [path] = jars.ensure([jar], broken_once, folder=tmp_path / "cache", env=mirror)
+    breaking.write_text(
+        f'#!/bin/sh\necho >> {tried}\n[ $(wc -l < {tried}) -ge {len(PAUSES)} ] || exit 1\nexec {launcher} "$@"\n'
+    )
+    breaking.chmod(0o755)
+    [path] = jars.ensure([jar], breaking, folder=tmp_path / "cache", env=mirror)
     assert path.read_bytes() == CONTENT
 
 

@@ -18,6 +18,7 @@ def test_a_local_master_is_set_up_for_its_cores(master: str, cores: int) -> None
     assert local_settings(master) == {
         "spark.sql.shuffle.partitions": str(16 * cores),
         "spark.shuffle.sort.bypassMergeThreshold": "1",
+        "spark.shuffle.compress": "false",
         "spark.sql.iceberg.read.adaptive-split-size.parallelism": str(4 * cores),
     }
 
