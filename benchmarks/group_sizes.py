@@ -5,8 +5,7 @@ below it and the one above, with more and more rows to a group:
 
 - ``small_groups``: a day's load with rows sent to their group before they are grouped and without Spark's small map, against as Spark does it by
   itself (:data:`icefloe.planner.choice.NEARLY_UNIQUE`; ``result_rows`` is the share that this threshold is compared with).
-- ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`,
-  :data:`icefloe.planner.statements.FEW_FOR_A_ROW`, which ``for_a_row`` is compared with).
+- ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`).
 - ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.keys.ROWS_PER_VALUE`,
   :data:`icefloe.planner.keys.MOST_ALONG`, which ``along`` is compared with).
 
@@ -57,7 +56,7 @@ TRIALS = (
     ),
     Trial(
         "few_rows",
-        {"few": lambda _: {"FEW_ROWS": 10**12, "FEW_FOR_A_ROW": 10**12}, "many": lambda _: {"FEW_ROWS": 0}},
+        {"few": lambda _: {"FEW_ROWS": 10**12}, "many": lambda _: {"FEW_ROWS": 0}},
         (2, 32, 256, 100_000),
         (0.01, 0.1, 0.4, 1.0),
     ),
@@ -106,7 +105,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
     return {
         "events_per_day": asked.events_per_day,
         **found,
-        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_FOR_A_ROW, keys.ROWS_PER_VALUE],
+        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE],
         "equal": all(line["equal"] for lines in found.values() for line in lines),
     }
 
@@ -138,7 +137,6 @@ def _rows(trial: Trial, pipeline: Pipeline, per_account: float, rounds: int) -> 
         yield {
             "late_rows": int(share * pipeline.events_per_day),
             "along": round(share * max(per_account - 1, 0) / DAYS, 3),
-            "for_a_row": round(share * pipeline.events_per_day / result, 2),
             "result_rows": round(result / source, 2),
             "seconds": {name: round(took / rounds, 2) for name, took in seconds.items()},
             "ratio": round(first / second, 2),

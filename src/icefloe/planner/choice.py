@@ -384,7 +384,6 @@ class _Choice:
             self._clustered(),
             gathered_by,
             self._grouped_by_partition(),
-            self._contents.target,
         )
 
     def _grouped_by_partition(self) -> bool:

@@ -12,7 +12,7 @@ their own and gathered by partition before they are written: one small file in e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,20 +22,17 @@ from sqlglot import exp
 from icefloe.lake.predicates import days_filter, literal
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
-from icefloe.planner.inputs import PartitionKey, Size, SourceState, TargetState
+from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
 from icefloe.planner.plan import ChangedKeys, Partitions, Statement
 from icefloe.planner.spans import Span
 
 _MOST_BROADCAST_ROWS = 20_000_000
 """More changed rows than this are not forced into the memory of every executor."""
 FEW_ROWS = 1_000_000
-"""So few changed rows in late partitions that another shuffle costs more than it saves: a key may be sent twice, a partition's rows go
-through one task, and what is computed of them is kept while others run."""
-FEW_FOR_A_ROW = 2
-"""And so few for each row that the target has there: more of them are the same few keys over and over, and whole groups come along with
-each. See ``docs/benchmarks.md``."""
-FEW_ANYWAY = 200_000
-"""Where nobody knows what the target has there, or rows are appended as they are, by few tasks."""
+"""So few changed rows in late partitions that another shuffle costs more than it saves: one task makes their keys distinct, a partition's
+rows go through one task, and what is computed of them is kept while others run. See ``docs/benchmarks.md``."""
+FEW_APPENDED = 200_000
+"""So few that are appended as they are go through few tasks."""
 _FILES_A_TASK = 64
 """That such a task reads."""
 
@@ -79,8 +76,6 @@ class Writer:
     """The result's column that the target is partitioned by, if there is one."""
     grouped_by_partition: bool = False
     """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
-    there: Mapping[Any, Size] | None = None
-    """What the target has in each partition; ``None``: not known."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -102,7 +97,7 @@ class Writer:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
         them writes a file to each of these."""
         single = self._single()
-        few = single is not None and self._apart() and self._at_most(FEW_ANYWAY, single, touched)
+        few = single is not None and self._apart() and self._few(single, touched, min(FEW_ROWS, FEW_APPENDED))
         if single is None or touched is None or not touched.late or not few:
             return (self._append([self._rows(self._new_rows(), None)]),)
         assert self.link is not None
@@ -211,8 +206,7 @@ class Writer:
         return Statement("delete keys", sql)
 
     def _changed_keys(self, touched: Partitions | None) -> str:
-        """The keys of all changed rows, each once unless they are few. With deletes and overwrites: of all rows of the changed
-        partitions."""
+        """The keys of all changed rows, each once. With deletes and overwrites: of all rows of the changed partitions."""
         parts, few = [], True
         for one in self.analysis.changed:
             state = self.analysis.state(one)
@@ -233,7 +227,11 @@ class Writer:
                 where = f" WHERE {condition}" if condition else ""
                 parts.append(f"SELECT {values} FROM {relation}{where}")
         if few:
-            return "\nUNION ALL\n".join(parts)
+            # In one task, where that needs no shuffle. A key that many late rows share must not be there as often: rows with it are
+            # compared with each of them until one is of their own partition.
+            named = ", ".join(quote(key.name) for key in self.keys)
+            every = "\nUNION ALL\n".join(parts)
+            return f"SELECT DISTINCT {named} FROM (SELECT /*+ COALESCE(1) */ * FROM (\n{every}\n))"
         if len(parts) == 1:
             return parts[0].replace("SELECT ", "SELECT DISTINCT ", 1)
         return "\nUNION\n".join(parts)
@@ -280,21 +278,13 @@ class Writer:
                 return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
         return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
 
-    def _few(self, one: Occurrence, touched: Partitions | None) -> bool:
-        """Few rows changed, in the late partitions where these are known, and not far more than the target has there."""
-        if touched is None:
-            there: int | None = self.target.total.rows
-        else:
-            there = sum(self.there[value].rows for value in touched.late) if self.there is not None else None
-        return self._at_most(FEW_ANYWAY if there is None else FEW_FOR_A_ROW * there, one, touched)
-
-    def _at_most(self, rows: int, one: Occurrence, touched: Partitions | None) -> bool:
-        """No more rows changed than these. Where rows went, nobody knows how many keys those had."""
+    def _few(self, one: Occurrence, touched: Partitions | None, most: int | None = None) -> bool:
+        """Few rows changed, in the late partitions where these are known. Where rows went, nobody knows how many keys those had."""
         state = self.analysis.state(one)
-        found = state.added.rows
+        rows = state.added.rows
         if touched is not None and self.link is not None:
-            found = sum(self.link.added.get(value, 0) for value in touched.late)
-        return state.append_only and found <= min(rows, FEW_ROWS)
+            rows = sum(self.link.added.get(value, 0) for value in touched.late)
+        return state.append_only and rows <= (FEW_ROWS if most is None else most)
 
     def _apart(self) -> bool:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""

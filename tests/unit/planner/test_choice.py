@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 
 import pytest
 
@@ -82,8 +81,8 @@ def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> 
 
 def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_does_it() -> None:
     keys = ("account_id", "country", "event_day")
-    large = Contents(target={LATE: Size(4, 100_000, 1)}, source=MANY["source"])
-    many = plan_of(AGG, *keys, sources=with_late_rows(200_001), contents=large)
+    large = Contents(target={LATE: Size(4, 100_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
+    many = plan_of(AGG, *keys, sources=with_late_rows(1_000_001), contents=large)
     _, late, new = (one.sql for one in many.statements)
     assert "SELECT /*+ REBALANCE(`event_day`) */ q." in late and "REBALANCE" not in new
     _, late, new = (one.sql for one in plan_of(AGG, *keys).statements)
@@ -97,21 +96,17 @@ def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_do
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
 
 
-@pytest.mark.parametrize(
-    ("there", "most"),
-    [({LATE: Size(4, 9_000_000, 1)}, 1_000_000), ({LATE: Size(4, 100_000, 1)}, 200_000), ({LATE: Size(4, 5, 1)}, 10)],
-    ids=["no more than are kept", "two for a row of the target", "few groups"],
-)
-def test_few_keys_are_not_made_distinct_first_and_few_is_by_the_rows_that_the_target_has_there(
-    there: dict[date, Size], most: int
-) -> None:
-    keys = ("account_id", "country", "event_day")
-    elsewhere = {date(2026, 2, 1): Size(9, 9_000_000, 9)}
-    contents = Contents(target=there | elsewhere, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)})
+def test_few_keys_are_made_distinct_without_a_shuffle() -> None:
+    keys, most = ("account_id", "country", "event_day"), 1_000_000
+    contents = Contents(
+        target={LATE: Size(4, 9_000_000, 1)}, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)}
+    )
     few, many = (
         plan_of(AGG, *keys, sources=with_late_rows(rows), contents=contents).statements for rows in (most, most + 1)
     )
-    assert "DISTINCT" not in few[0].sql and "SELECT DISTINCT `account_id`" in many[0].sql
+    once = "SELECT DISTINCT `account_id`, `country`, `event_day` FROM (SELECT /*+ COALESCE(1) */ * FROM ("
+    assert once in few[0].sql and once in few[1].sql, "in one task, and still each once"
+    assert "COALESCE" not in many[0].sql and "SELECT DISTINCT `account_id`" in many[0].sql
     assert few[1].rows and not many[1].rows, "they are kept meanwhile"
 
 
