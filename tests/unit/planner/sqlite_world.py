@@ -90,6 +90,9 @@ class SqliteWorld:
         return self.carried_out(self._plan(states, ranges=True))
 
     def carried_out(self, plan: Plan) -> Plan:
+        if plan.changed_keys is not None:
+            found = self.database.execute(translated(plan.changed_keys.sql)).fetchall()
+            assert len(found) == len(set(found)), "or each row of a hot key is compared with all of its late rows"
         # What may be computed ahead is computed before anything else.
         ahead = {one.sql: self._rows_ahead(one.rows) for one in plan.statements if one.rows}
         for statement in plan.statements:
