@@ -384,6 +384,7 @@ class _Choice:
             self._clustered(),
             gathered_by,
             self._grouped_by_partition(),
+            self._rows_a_group(),
         )
 
     def _grouped_by_partition(self) -> bool:
@@ -410,12 +411,21 @@ class _Choice:
         return tuple(self._columns[index] for index in sorted(unique))
 
     def _groups_are_small(self) -> bool:
-        """By the partitions that are in both, the target and the one changed table."""
+        both = self._rows_in_both()
+        return both is not None and both[0] >= NEARLY_UNIQUE * both[1]
+
+    def _rows_a_group(self) -> float | None:
+        """Of the one changed table, on average; ``None``: not known."""
+        both = self._rows_in_both()
+        return both[1] / both[0] if both is not None and both[0] else None
+
+    def _rows_in_both(self) -> tuple[int, int] | None:
+        """The target's rows and the one changed table's, in partitions that both have, where the SELECT groups the one into the other."""
         there, live = self._contents.target, self._contents.source
         if not there or not live or not self._analysis.query.tree.args.get("group"):
-            return False
+            return None
         common = [value for value in there if value in live]
-        return sum(there[value].rows for value in common) >= NEARLY_UNIQUE * sum(live[value].rows for value in common)
+        return sum(there[value].rows for value in common), sum(live[value].rows for value in common)
 
     def _filter_keys(self) -> tuple[KeyColumn, ...]:
         return found_by(self._analysis, self._target, self._contents, self._link, self._columns, self._keys)

@@ -76,6 +76,8 @@ class Writer:
     """The result's column that the target is partitioned by, if there is one."""
     grouped_by_partition: bool = False
     """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
+    rows_a_group: float | None = None
+    """Of the changed table, on average; ``None``: not known."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -270,8 +272,10 @@ class Writer:
         return rows
 
     def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:
-        """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then."""
-        if self.grouped_by_partition and self.link is not None and self._few(one, touched):
+        """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then, unless
+        so many come along with the changed ones that grouping them first leaves far less to shuffle."""
+        most = int(FEW_ROWS / max(self.rows_a_group, 1)) if self.rows_a_group is not None else 0
+        if self.grouped_by_partition and self.link is not None and self._few(one, touched, most):
             partition = self.link.sources[one.id]
             if partition.transform == "identity":
                 some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"

@@ -96,6 +96,17 @@ def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_do
     assert "REBALANCE" not in plan_of(AGG, *keys, pattern="full", target={"identity_columns": ()}).statements[-1].sql
 
 
+@pytest.mark.parametrize(("rows", "before"), [(50_000, True), (50_001, False)])
+def test_rows_that_bring_more_than_a_million_along_are_grouped_before_they_are_gathered(
+    rows: int, before: bool
+) -> None:
+    keys = ("account_id", "country", "event_day")
+    groups_of_twenty = Contents(target={LATE: Size(4, 500_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
+    delete, late, _ = plan_of(AGG, *keys, sources=with_late_rows(rows), contents=groups_of_twenty).statements
+    assert ("REPARTITION(`event_day`)" in late.sql, "REBALANCE(`event_day`)" in late.sql) == (before, not before)
+    assert late.rows and "COALESCE(1)" in delete.sql, "few they are in any case"
+
+
 def test_few_keys_are_made_distinct_without_a_shuffle() -> None:
     keys, most = ("account_id", "country", "event_day"), 1_000_000
     contents = Contents(
