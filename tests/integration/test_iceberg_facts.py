@@ -426,3 +426,16 @@ def test_small_files_in_a_folder_are_read_by_one_task_and_with_icebergs_own_cost
     assert t(count)[0][0] == 1
     t(f"ALTER TABLE {name} SET TBLPROPERTIES ('read.split.open-file-cost'='4194304')")
     assert t(count)[0][0] == 3
+
+
+def test_rows_of_one_task_are_made_distinct_without_a_shuffle(t: Tables) -> None:
+    """``planner.statements``: the keys of few changed rows. Seen in Spark 4.1."""
+    name = t.make()
+    t(f"INSERT INTO {name} VALUES (1, 'x'), (1, 'x'), (NULL, 'y'), (NULL, 'y')")
+    both = f"SELECT * FROM {name} UNION ALL SELECT * FROM {name}"
+    shuffled = [
+        "Exchange" in t(f"EXPLAIN SELECT DISTINCT id, c FROM (SELECT {hint} * FROM ({both}))")[0][0]
+        for hint in ("/*+ COALESCE(1) */", "")
+    ]
+    assert shuffled == [False, True]
+    assert len(t(f"SELECT DISTINCT id, c FROM (SELECT /*+ COALESCE(1) */ * FROM ({both}))")) == 2
