@@ -107,7 +107,8 @@ from icefloe.errors import IcefloeError
 from icefloe.spark import jars, java
 
 try:
-    jars.ensure((*jars.locked(), *jars.locked(Path("tests/jars.lock.json"))), java.find().launcher)
+    wanted = (*jars.locked(), *jars.locked(Path("tests/jars.lock.json")))
+    jars.ensure(wanted, java.find().launcher, note=lambda line: print(f"setup: {line}", file=sys.stderr))
 except IcefloeError as error:
     sys.exit(f"setup: {error}\n  → {error.hint}")
 PYTHON

@@ -25,7 +25,7 @@ from xml.sax.saxutils import quoteattr
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
 
-_PAUSES = (0.0, 1.0, 3.0, 9.0)
+_PAUSES = (0.0, 1.0, 3.0, 9.0, 27.0, 60.0)
 """Seconds before each try."""
 LOCK_FILE = Path(__file__).with_name("jars.lock.json")
 Note = Callable[[str], None]
@@ -111,7 +111,7 @@ def ensure(
     if wanted:
         if note:
             note(f"fetching {', '.join(jar.file_name for jar in wanted)} into {folder} (once)")
-        _fetch(wanted, folder, java, env)
+        _fetch(wanted, folder, java, env, note or (lambda line: None))
     return [folder / jar.file_name for jar in jars]
 
 
@@ -138,10 +138,29 @@ def spark_jars_folder() -> Path:
 # -- fetching ------------------------------------------------------------------------------------------------------------
 
 
-def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, str]) -> None:
+def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, str], note: Note) -> None:
+    """A large jar's transfer breaks now and then, and may do so again at once. What has arrived is kept, whatever becomes of the rest."""
     ivy = next(iter(sorted(spark_jars_folder().glob("ivy-*.jar"))), None)
     if ivy is None:
         raise MissingComponentError("PySpark ships no Ivy jar", hint="reinstall pyspark 4.1")
+    for number, pause in enumerate(_PAUSES, start=1):
+        time.sleep(pause)
+        log = _try(wanted, folder, [str(java), "-jar", str(ivy)], env)
+        wanted = missing(wanted, folder)
+        if not wanted or _final(log):
+            break
+        if number < len(_PAUSES):
+            note(f"{wanted[0].file_name} did not arrive{_reason(log)}; trying again in {_PAUSES[number]:.0f} s")
+    if wanted:
+        raise UnreachableError(
+            f"{wanted[0].coordinates} could not be fetched{_reason(log)}",
+            hint="run it again: what has arrived is kept; or check the network, or name a mirror in ICEFLOE_MAVEN_MIRROR, "
+            f"or put {wanted[0].file_name} into {folder} yourself",
+        )
+
+
+def _try(wanted: Sequence[Jar], folder: Path, ivy: Sequence[str], env: Mapping[str, str]) -> str:
+    """Once. Returns what Ivy said."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Inside the cache's own folder, so that the rename below stays on one file system.
@@ -154,32 +173,23 @@ def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, st
         scratch = Path(scratch_name)
         (scratch / "ivy.xml").write_text(_ivy_file(wanted), encoding="utf-8")
         command = [
-            str(java),
-            *("-jar", str(ivy)),
+            *ivy,
             *_settings(scratch, env),
             *("-cache", str(scratch / "ivy")),
             *("-ivy", str(scratch / "ivy.xml"), "-types", "jar", "-confs", "default", "-warn"),
             *("-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"),
         ]
-        files = {jar: scratch / "jars" / jar.file_name for jar in wanted}
-        # A large jar's transfer breaks now and then, and may do so again at once. What has arrived is in Ivy's cache and is not asked for again.
-        for pause in _PAUSES:
-            time.sleep(pause)
-            result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
-            if all(file.is_file() for file in files.values()):
-                break
-        for jar, file in files.items():
-            _admit(jar, file, folder, log=result.stdout + result.stderr)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
+        # Ivy retrieves nothing at all where one jar is missing. The others are in its cache, under names of its own.
+        arrived = {} if (scratch / "jars").is_dir() else {checksum(one): one for one in scratch.rglob("*.jar")}
+        for jar in wanted:
+            fetched = arrived.get(jar.sha256, scratch / "jars" / jar.file_name)
+            if fetched.is_file():
+                _admit(jar, fetched, folder)
+    return result.stdout + result.stderr
 
 
-def _admit(jar: Jar, fetched: Path, folder: Path, *, log: str) -> None:
-    if not fetched.is_file():
-        words = [line.strip() for line in log.splitlines() if "ERROR" in line or "not found" in line]
-        raise UnreachableError(
-            f"{jar.coordinates} could not be fetched" + (f": {words[0][:300]}" if words else ""),
-            hint="check the network, or name a mirror in ICEFLOE_MAVEN_MIRROR, "
-            f"or put {jar.file_name} into {folder} yourself",
-        )
+def _admit(jar: Jar, fetched: Path, folder: Path) -> None:
     found = checksum(fetched)
     if found != jar.sha256:
         raise ChecksumError(
@@ -188,6 +198,18 @@ def _admit(jar: Jar, fetched: Path, folder: Path, *, log: str) -> None:
         )
     fetched.chmod(0o644)
     fetched.rename(folder / jar.file_name)
+
+
+def _final(log: str) -> bool:
+    """The repository has answered that there is no such jar; a connection that failed is told in the same place, with other words."""
+    words = log.lower()
+    return "not found" in words and "access" not in words and "failed" not in words
+
+
+def _reason(log: str) -> str:
+    lines = [line.strip(" :\t") for line in log.splitlines()]
+    found = next((line for word in ("access error", "FAILED", "not found") for line in lines if word in line), "")
+    return f": {found[:300]}" if found else ""
 
 
 def _settings(scratch: Path, env: Mapping[str, str]) -> list[str]:

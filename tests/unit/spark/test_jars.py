@@ -84,8 +84,30 @@ def test_a_transfer_that_breaks_is_tried_again_after_longer_and_longer_pauses(
         f'#!/bin/sh\necho >> {tried}\n[ $(wc -l < {tried}) -ge {len(PAUSES)} ] || exit 1\nexec {launcher} "$@"\n'
     )
     breaking.chmod(0o755)
-    [path] = jars.ensure([jar], breaking, folder=tmp_path / "cache", env=mirror)
+    said: list[str] = []
+    [path] = jars.ensure([jar], breaking, folder=tmp_path / "cache", env=mirror, note=said.append)
     assert path.read_bytes() == CONTENT
+    assert [jar.file_name in line and "trying again" in line for line in said[1:]] == [True] * (len(PAUSES) - 1)
+
+
+def test_what_has_arrived_is_kept_when_something_else_has_not(tmp_path: Path, jar: Jar, mirror: dict[str, str]) -> None:
+    absent = Jar(jar.organisation, "ashore", "9.9", "0" * 64, "base")
+    cache = tmp_path / "cache"
+    with pytest.raises(UnreachableError, match="ashore"):
+        jars.ensure([absent, jar], java.find().launcher, folder=cache, env=mirror)
+    assert [entry.name for entry in cache.iterdir()] == [jar.file_name]
+
+
+def test_a_repository_that_does_not_answer_is_asked_again_and_one_that_says_no_is_not(
+    tmp_path: Path, jar: Jar, mirror: dict[str, str]
+) -> None:
+    absent = Jar(jar.organisation, jar.module, "9.9", jar.sha256, "base")
+    nobody = {**mirror, "ICEFLOE_MAVEN_MIRROR": "http://127.0.0.1:1/"}
+    for env, tries, reason in ((mirror, 1, "not found"), (nobody, len(PAUSES), "Connection refused")):
+        said: list[str] = []
+        with pytest.raises(UnreachableError, match=reason):
+            jars.ensure([absent], java.find().launcher, folder=tmp_path / "cache", env=env, note=said.append)
+        assert len(said) == tries
 
 
 def test_a_changed_file_in_the_cache_is_found(tmp_path: Path, jar: Jar) -> None:
