@@ -17,7 +17,7 @@ from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
-from icefloe.planner import compaction, statements
+from icefloe.planner import choice, compaction, statements
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
@@ -276,7 +276,8 @@ class World:
         """One planned write of the current capture."""
         # Batches are small here, and few: every other one is planned as if they were not, and files are joined much sooner.
         few = patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.batch % 2 else 0)
-        with few, patch.object(compaction, "SMALL_FILES", 2), patch.object(compaction, "WEIGHT", 1):
+        alone = patch.object(choice, "LOOKED_THROUGH", 0 if self.batch % 2 else choice.LOOKED_THROUGH)
+        with few, alone, patch.object(compaction, "SMALL_FILES", 2), patch.object(compaction, "WEIGHT", 1):
             execution.run(self.spark, self.lake, self.work(case), self.fencing(case), said.append)
 
     def work(self, case: Case) -> Work:

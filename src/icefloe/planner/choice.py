@@ -22,6 +22,8 @@ LARGE_PART = 0.3
 
 NEARLY_UNIQUE = 0.3
 """Where the result has this many rows for each row of the source, grouping before a shuffle shrinks nothing."""
+LOOKED_THROUGH = 16
+"""Rows that one core looks through for changed keys in the time in which it groups and writes one: see ``docs/benchmarks.md``."""
 MANY_SMALL_GROUPS = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
 """Spark's small map in front of the large one is full at once, and then each row is looked up in both."""
 
@@ -46,12 +48,13 @@ def plan(
     *,
     columns: tuple[str, ...] | None = None,
     span: Span | None = None,
+    cores: int | None = None,
 ) -> Plan:
     """The plan. ``columns`` are the result's as Spark names them; without them those that the analysis found. ``span`` is written anew,
-    whatever has changed."""
+    whatever has changed. ``cores`` are those of a local server; ``None``: not known, or there are many."""
     if columns is not None:
         analysis = _agreed(analysis, columns)
-    choice = _Choice(analysis, target, contents or Contents(), columns or analysis.columns or ())
+    choice = _Choice(analysis, target, contents or Contents(), columns or analysis.columns or (), cores)
     return choice.plan() if span is None else choice.plan_with(span)
 
 
@@ -66,7 +69,10 @@ def _agreed(analysis: Analysis, columns: tuple[str, ...]) -> Analysis:
 
 
 class _Choice:
-    def __init__(self, analysis: Analysis, target: TargetState, contents: Contents, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, analysis: Analysis, target: TargetState, contents: Contents, columns: tuple[str, ...], cores: int | None
+    ) -> None:
+        self._cores = cores
         self._analysis = analysis
         self._target = target
         self._contents = contents
@@ -118,6 +124,7 @@ class _Choice:
     def plan_with(self, span: Span) -> Plan:
         """What changed first, or it would be lost with the commit; then the range. Where nothing is captured, the range alone."""
         self._refuse_clock_in(span)
+        self._cores = None  # nothing runs beside anything else then
         told = "nothing that the SELECT reads has changed"
         if self._request.rebuild is not None or any(state.captured for state in self._read_states()):
             found = self.plan()
@@ -317,6 +324,7 @@ class _Choice:
             large = tuple(value for value in old if self._changed_in_large_part(value))
             late = tuple(value for value in old if value not in large)
             touched = Partitions(self._link.column, new=new, late=late, overwritten=large)
+            writer = replace(writer, new_in_one_task=self._new_in_one_task(self._link, touched))
         statements = writer.restricted(touched, new_from_changes=from_changes)
         found = self._analysis.influence
         assert found is not None
@@ -413,6 +421,16 @@ class _Choice:
     def _groups_are_small(self) -> bool:
         both = self._rows_in_both()
         return both is not None and both[0] >= NEARLY_UNIQUE * both[1]
+
+    def _new_in_one_task(self, link: Link, touched: Partitions) -> bool:
+        """Small groups of one new partition need no shuffle then, which is a quarter of their cost. Only where looking through the late
+        partitions keeps the other cores busy for as long."""
+        there, live = self._contents.target or {}, self._contents.source or {}
+        if self._cores is None or len(touched.new) != 1 or not self._groups_are_small():
+            return False
+        looked_through = sum(side[value].rows for side in (there, live) for value in touched.late if value in side)
+        (value,) = touched.new
+        return looked_through >= LOOKED_THROUGH * (self._cores - 1) * link.added.get(value, 0)
 
     def _rows_a_group(self) -> float | None:
         """Of the one changed table, on average; ``None``: not known."""

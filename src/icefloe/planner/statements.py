@@ -78,6 +78,8 @@ class Writer:
     """Rows of different partitions never meet in one group: gathered before they are grouped, they stay gathered."""
     rows_a_group: float | None = None
     """Of the changed table, on average; ``None``: not known."""
+    new_in_one_task: bool = False
+    """What goes to a new partition beside other work is computed without a shuffle, by one task."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -268,7 +270,9 @@ class Writer:
             parts.append(f"SELECT * FROM {state.at_to} WHERE FALSE")
         if parts:
             some = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
-            rows.append(self._rows(self._in_place_of(one, self._sent(one, some)), None))
+            alone = self.new_in_one_task and not by_key and touched is not None and not touched.overwritten
+            sent = f"(SELECT /*+ COALESCE(1) */ * FROM {some})" if alone else self._sent(one, some)
+            rows.append(self._rows(self._in_place_of(one, sent), None))
         return rows
 
     def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:

@@ -21,6 +21,7 @@ from icefloe.planner.logic import PARAMETER, Change, Logic
 from icefloe.planner.plan import Plan
 from icefloe.planner.spans import Span
 from icefloe.service.client import Client
+from icefloe.spark.launch import local_cores
 from icefloe.steps.writing import ranges
 from icefloe.steps.writing.defined_select import defined_select
 from icefloe.steps.writing.facts import UTC, Facts, Observer
@@ -100,7 +101,7 @@ class Explaining:
                 if anew is not None:
                     span = self._span(anew, analysis, sources, facts)
                     analysis = ranges.everything(analysis, anew) if span is None else analysis
-                plan = choice.plan(analysis, facts.target, facts.contents, span=span)
+                plan = choice.plan(analysis, facts.target, facts.contents, span=span, cores=self._cores(settings))
                 if settings.shadow != "off":
                     shadow.refuse_unrepeatable(analysis.query, asked.where)
                 compared = shadow.describe(plan, settings.shadow)
@@ -112,6 +113,13 @@ class Explaining:
                 hint="write: {table: db.target, keys: […]} on a Spark step whose script is one SELECT",
             )
         return found
+
+    def _cores(self, settings: SparkSettings) -> int | None:
+        """Of the server that would run the step, if that is the project's own."""
+        spark = self._client.config.spark
+        if settings.submit != "connect" or settings.remote is not None or spark.remote is not None:
+            return None
+        return local_cores(spark.master)
 
     def _scope(self, definition: Definition, workflow_id: str, params: Mapping[str, Any]) -> Scope:
         workflow = definition.workflow

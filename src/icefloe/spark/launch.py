@@ -21,6 +21,7 @@ from icefloe.spark.jars import spark_jars_folder
 from icefloe.spark.java import Java
 from icefloe.spark.record import ServerFolder, private_file
 
+CORES = "spark.icefloe.cores"
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 # What Spark 4.1's own launcher passes (org.apache.spark.launcher.JavaModuleOptions); a test compares the two.
@@ -137,13 +138,22 @@ def server_command(
     return ServerCommand(java, options, classpath, conf)
 
 
-def local_settings(master: str) -> dict[str, str]:
-    """By the number of a local master's cores, and measured there (``docs/benchmarks.md``)."""
+def local_cores(master: str) -> int | None:
+    """Of a local master on this machine; ``None``: it is another one."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
     if found is None:
+        return None
+    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
+
+
+def local_settings(master: str) -> dict[str, str]:
+    """By the number of a local master's cores, and measured there (``docs/benchmarks.md``)."""
+    cores = local_cores(master)
+    if cores is None:
         return {}
-    cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
     return {
+        # For the write planner, which asks the session that will run its plan.
+        CORES: str(cores),
         # Spark's default of 200 is for a cluster. It merges parts into a few tasks; what it reads part by part it also groups part by
         # part, in memory that stays near: a million rows in groups of one or two take a sixth less than with four for each core.
         "spark.sql.shuffle.partitions": str(16 * cores),

@@ -138,7 +138,8 @@ class SqliteWorld:
             total=Size(1, max(rows, 1), 1),
             scattered=self.random.random() < 0.7,
         )
-        return choice.plan(analysis, target, self._contents(analysis, target), columns=self.columns, span=span)
+        contents, cores = self._contents(analysis, target), self.random.choice((None, 1, 2))
+        return choice.plan(analysis, target, contents, columns=self.columns, span=span, cores=cores)
 
     def _some_range(self, analysis: Analysis) -> Span | None:
         """Between two values that a column of the result has, or had; perhaps without an end."""

@@ -87,10 +87,15 @@ def target_of(analysis: Analysis, **more: Any) -> TargetState:
 
 
 def plan_of(
-    text: str, *keys: str, contents: Contents = CONTENTS, target: dict[str, Any] | None = None, **more: Any
+    text: str,
+    *keys: str,
+    contents: Contents = CONTENTS,
+    target: dict[str, Any] | None = None,
+    cores: int | None = None,
+    **more: Any,
 ) -> Plan:
     analysis = analysis_of(text, *keys, **more)
-    return choice.plan(analysis, target_of(analysis, **(target or {})), contents)
+    return choice.plan(analysis, target_of(analysis, **(target or {})), contents, cores=cores)
 
 
 def plan_of_case(case: Case, **more: Any) -> Plan:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
 from icefloe.planner import choice
 from icefloe.planner.errors import KeysMissingError, NotASelectError, UnsoundPatternError
 from icefloe.planner.inputs import Contents, PartitionKey, Size, SourceState, TargetState
+from icefloe.planner.spans import Span
 from tests.planner.corpus import CORPUS, Case
 from tests.unit.planner.tables import (
     CONTENTS,
@@ -18,6 +20,7 @@ from tests.unit.planner.tables import (
     analysis_of,
     plan_of,
     plan_of_case,
+    target_of,
     with_state,
 )
 
@@ -244,6 +247,44 @@ def test_rows_go_to_their_group_once_where_groups_are_small_and_distinct_values_
         "FROM db.events GROUP BY account_id, upper(country), event_day"
     )
     assert "REPARTITION" not in plan_of(computed, *keys, contents=Contents(**MANY)).statements[-1].sql
+
+
+@pytest.mark.parametrize(
+    ("cores", "fewer", "alone"), [(2, 0, True), (2, 1, False), (3, 0, False), (1, 10**6, True), (None, 0, False)]
+)
+def test_a_new_partition_is_grouped_without_a_shuffle_where_late_ones_keep_the_other_cores_busy(
+    cores: int | None, fewer: int, alone: bool
+) -> None:
+    """100 new rows, and as many rows to look through as take one core as long, or fewer."""
+    late = choice.LOOKED_THROUGH * 100 - 600
+    there = {LATE: Size(1, max(late - fewer, 0), 1)} if cores != 1 else {LATE: Size(1, 600, 1)}
+    contents = Contents(target=there, source={LATE: Size(4, 600, 1), NEW: Size(4, 100, 1)})
+    plan = plan_of(DISTINCT, "account_id", "country", "event_day", contents=contents, cores=cores)
+    (new,) = (one.sql for one in plan.statements if one.beside)
+    assert ("(SELECT /*+ COALESCE(1) */ * FROM (\nSELECT * FROM lake.icdc.events_1" in new) is alone
+    assert ("REPARTITION(`account_id`" in new) is not alone
+    before = plan_of(DISTINCT, "account_id", "country", "event_day", contents=contents)
+    assert [one for one in plan.statements if not one.beside] == [one for one in before.statements if not one.beside]
+
+
+def test_a_new_partition_is_shuffled_where_there_are_several_or_groups_are_large_or_a_range_is_written() -> None:
+    keys, contents = ("account_id", "country", "event_day"), Contents(**MANY)
+    another = date(2026, 3, 10)
+    key = PartitionKey("event_day", "date", "identity", {LATE: 5, NEW: 100, another: 100})
+    large = Contents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 10**6, 1), NEW: Size(4, 100, 1)})
+    (new,) = (one.sql for one in plan_of(AGG, *keys, contents=contents, cores=1).statements if one.beside)
+    assert "COALESCE(1) */ * FROM (\nSELECT * FROM" in new, "whatever is counted"
+    several = with_state("db.events", changed_partitions=(key,))
+    for plan in (
+        plan_of(AGG, *keys, contents=contents, cores=1, sources=several),
+        plan_of(AGG, *keys, contents=large, cores=1),
+    ):
+        (new,) = (one.sql for one in plan.statements if one.beside)
+        assert "COALESCE" not in new
+    analysis = analysis_of(AGG, *keys)
+    span = Span("event_day", "date", LATE, LATE)
+    ranged = choice.plan(analysis, target_of(analysis), contents, span=span, cores=1)
+    assert not any("SELECT * FROM lake.icdc.events_1" in one.sql and "COALESCE" in one.sql for one in ranged.statements)
 
 
 def test_a_group_that_having_hid_is_read_from_the_source_not_from_the_changes() -> None:

@@ -16,6 +16,7 @@ def test_a_local_master_is_set_up_for_its_cores(master: str, cores: int) -> None
     """Each task writes all of its parts into one file, not a file for each of them; a table is not read in as many tasks as
     there are parts."""
     assert local_settings(master) == {
+        "spark.icefloe.cores": str(cores),
         "spark.sql.shuffle.partitions": str(16 * cores),
         "spark.shuffle.sort.bypassMergeThreshold": "1",
         "spark.shuffle.compress": "false",

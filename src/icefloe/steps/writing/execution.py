@@ -28,6 +28,7 @@ from icefloe.planner.plan import Plan, Statement
 from icefloe.planner.spans import Span
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
+from icefloe.spark.launch import CORES
 from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
 from icefloe.spark.session import select
@@ -92,6 +93,8 @@ class _Seen:
     """Of the result."""
     span: Span | None
     change: Change | None
+    cores: int | None
+    """Of the local server that will run the plan."""
 
 
 @dataclass
@@ -134,6 +137,7 @@ class _Attempt:
         """At the SELECT, at what it reads and at the target, which is made first if it is missing."""
         full = f"{self.lake.tables.name}.{name}"
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
+        cores = self.session.conf.get(CORES, "")
         observer = Observer(self.lake, self.work.request, self.work.sources, utc=utc)
         analysis = observer.analysis()
 
@@ -161,11 +165,13 @@ class _Attempt:
             raise self.logic.also(change, error) from None
         if self.work.range is not None and span is None:
             analysis = ranges.everything(analysis, self.work.range)
-        return _Seen(analysis, facts, tuple(column.name for column in result), span, change)
+        names = tuple(column.name for column in result)
+        return _Seen(analysis, facts, names, span, change, int(cores) if cores.isdigit() else None)
 
     def _planned(self, seen: _Seen) -> Plan:
         """The plan, which the log and the logic's history hear of."""
-        plan = choice.plan(seen.analysis, seen.facts.target, seen.facts.contents, columns=seen.columns, span=seen.span)
+        target, contents = seen.facts.target, seen.facts.contents
+        plan = choice.plan(seen.analysis, target, contents, columns=seen.columns, span=seen.span, cores=seen.cores)
         _tell(plan, self.log)
         self.logic.decide(seen.change, plan, seen.facts.target.name)
         return plan
