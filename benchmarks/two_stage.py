@@ -1,13 +1,13 @@
-"""The product's own benchmark: ``python -m benchmarks.two_stage [--events-per-day 1000000] [--rounds 6] [--days 14]``.
+"""The product's own benchmark: ``python -m benchmarks.two_stage [--events-per-day 1000000] [--rounds 4] [--days 14]``.
 
 Playback events, partitioned by day, 3 percent of each load late over the 12 days before. Stage 1 cleans them row by row into a daily
 table, stage 2 groups that by account, country and day, with a distinct count. Each round loads one more day, and then brings two pairs
 of targets up to date on one warm Spark server: one by the write planner, from capture to publication, the other by a lookback of 14
 days tuned as its own users would (no shuffle at the write; stage 2 reads grouped by partition). Both pairs must then be equal.
 
-Ratios are sums over the measured rounds; rounds on small tables and nine large ones before them warm the server up, for all ways alike, and
-each way begins when the server is at rest. Small files are first joined in the ninth round, then in every sixth: six measured rounds after
-nine have their share of it (``rounds_with_joining``; of micro-batches it is every eighth). ``ratio_without_joining`` is that of the other rounds.
+Ratios are sums over the measured rounds; rounds on small tables and eight large ones before them warm the server up, for all ways alike, and
+each way begins when the server is at rest. Small files are first joined in the eighth round, then in every fourth: four measured rounds after
+eight have their share of it (``rounds_with_joining``; of micro-batches it is every eighth). ``ratio_without_joining`` is that of the other rounds.
 ``limit`` is what must be read and written in any case, as a share of the lookback: (1 + late) / 14. The last line is the figures as JSON.
 
 ``--narrow``: events of nothing but the columns that stage 2 reads. ``--micro-batch N`` loads N events instead of a day, against the same lookback. ``--days N`` is how many days of history there are.
@@ -42,8 +42,8 @@ from icefloe.spark import server
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events-per-day", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=6, help="measured rounds")
-    parser.add_argument("--warm-up", type=int, default=9, help="rounds before those")
+    parser.add_argument("--rounds", type=int, default=4, help="measured rounds")
+    parser.add_argument("--warm-up", type=int, default=8, help="rounds before those")
     parser.add_argument(
         "--small-rounds", type=int, default=80, help="rounds of all ways on small tables, before anything"
     )

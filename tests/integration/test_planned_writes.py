@@ -16,6 +16,7 @@ import pytest
 from icefloe.config import FILE_NAME, Config
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
+from icefloe.planner import choice
 from icefloe.planner.choice import MANY_SMALL_GROUPS
 from icefloe.planner.errors import (
     KeysMissingError,
@@ -25,9 +26,11 @@ from icefloe.planner.errors import (
     UnsoundPatternError,
 )
 from icefloe.planner.inputs import Request
+from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.spark.fence import ROUNDS, TargetMovedError
+from icefloe.spark.launch import local_cores
 from icefloe.spark.session import connect
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.work import Work
@@ -292,6 +295,25 @@ class Busy:
             self._left -= 1
             self._act()
         return self._spark.sql(text)
+
+
+def test_a_run_and_explain_plan_for_the_cores_of_the_server(
+    bench: Bench, project: Project, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    plan = choice.plan
+
+    def listening(*given: Any, cores: int | None = None, **more: Any) -> Plan:
+        asked.append(cores)
+        return plan(*given, cores=cores, **more)
+
+    writes = Writes(project, spark)
+    writes.next_batch()
+    monkeypatch.setattr(choice, "plan", listening)
+    writes.write(GROUPED, "account_id", "event_day")
+    Explaining(bench.runs.client, bench.lake).explain(bench.push())
+    cores = local_cores(project.config.spark.master)
+    assert cores is not None and asked == [cores, cores]
 
 
 def test_explain_on_the_command_line_shows_pattern_reasons_and_sql(bench: Bench) -> None:

@@ -4,7 +4,7 @@ Each batch adds a small file to each late partition, and one that says which old
 pays for each of them, the next batch first of all, which looks there for its keys. Joining them costs, too, so files are joined in
 tiers: one is written again only into a file that is several times as large, so that a row is written again a few times in its life,
 however many batches there are, and a day's own large files are left alone. And a joining has its price however little there is to
-join, so that partitions wait for each other, and those that nearly have a pile go along: where days roll on, each day one more has it.
+join, so that a partition waits for others: where days roll on, each day one more has its pile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SMALL_FILES = 8
 """So many in one partition are joined: see ``docs/benchmarks.md``."""
 SMALL_BYTES = 8 * 2**20
 """Reading a larger one costs far more than opening it."""
-ALONG = 6
-"""So many go along where another partition has a pile: see ``docs/decisions/small-files-are-joined.md``."""
+SHARE = 3
+"""One in so many of a batch's late partitions must have a pile, or one of them two piles' worth: see ``docs/benchmarks.md``."""
 WEIGHT = 6
 """How much larger the new file is than the largest of the old ones, at least."""
 
@@ -31,16 +31,15 @@ def due(target: TargetState, kind: str, contents: Contents, touched: Partitions,
     """What this batch makes due: it adds one more file to each late partition. ``kind``: the partition column's type."""
     small = min(SMALL_BYTES, target.file_bytes // 2)
     cuts: dict[Any, int] = {}
-    piles: list[int] = []
+    most = 0
     for value in touched.late:
         for sizes in contents.files.get(value, ()):
-            there = [size for size in sizes if size <= small]
-            joined = [*there, min(there, default=0)]  # the batch's own file; nobody knows yet how large it is
-            cut = cutoff(joined, min(ALONG, SMALL_FILES))
+            joined = [size for size in sizes if size <= small]
+            cut = cutoff(joined, SMALL_FILES - 1)
             if cut is not None:
                 cuts[value] = max(cut, cuts.get(value, 0))
-                piles.append(sum(size <= cut for size in joined))
-    if not _worth(piles, len(touched.late)):
+                most = max(most, sum(size <= cut for size in joined) + 1)
+    if not cuts or (len(cuts) * SHARE < len(touched.late) and most < 2 * SMALL_FILES):
         return None
     below = max(cuts.values()) + 1
     where = among(quote(touched.column), kind, tuple(cuts))
@@ -50,14 +49,6 @@ def due(target: TargetState, kind: str, contents: Contents, touched: Partitions,
     return Compaction(
         touched.column, tuple(cuts), below, tuple(_call(target, name, where, options) for name, options in asked)
     )
-
-
-def _worth(piles: Sequence[int], late: int) -> bool:
-    """``piles``: how many files would become one, where that is possible. One must be whole, and half a pile go away for each of the
-    ``late`` partitions; or one be worth two."""
-    most = max(piles, default=0)
-    gone = sum(piles) - len(piles)
-    return most >= SMALL_FILES and (2 * gone >= (SMALL_FILES - 1) * late or most >= 2 * SMALL_FILES)
 
 
 def cutoff(sizes: Sequence[int], least: int) -> int | None:

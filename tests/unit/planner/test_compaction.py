@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from icefloe.planner import compaction
 from icefloe.planner.compaction import SMALL_BYTES, SMALL_FILES, WEIGHT, cutoff
 from icefloe.planner.inputs import Contents
-from icefloe.planner.plan import Compaction, Partitions, Plan
+from icefloe.planner.plan import Partitions, Plan
 from icefloe.steps.writing.work import request
 from icefloe.workflow.step_types import WriteSettings
 from tests.unit.planner.tables import CONTENTS, LATE, analysis_of, plan_of, target_of
@@ -79,50 +78,38 @@ def test_a_late_partition_with_a_pile_is_due_and_the_statements_say_which_files(
     assert told["partitions"] == ["2026-03-02"] and told["files_below_bytes"] == 1_001
 
 
-@pytest.mark.parametrize(("window", "apart", "most"), [(11, 5, 6), (12, 6, 7), (14, 6, 9), (20, 7, 10), (30, 7, 10)])
-def test_where_days_roll_on_partitions_wait_for_each_other_and_none_is_left_with_a_pile(
-    window: int, apart: int, most: int
-) -> None:
-    """So many days back each day, a file in each of them: one more day has its pile with each batch. Joinings lie apart by so many batches."""
-    rng = random.Random(window)
+def test_where_days_roll_on_partitions_wait_for_each_other_and_none_is_left_with_a_pile() -> None:
+    """Twelve days back each day, a file in each of them: one more day has its pile with each batch, and none is joined alone."""
     target = replace(target_of(analysis_of(AGG, "account_id", "event_day")), identity_columns=("event_day",))
     files: dict[int, list[int]] = {}
     joinings = []
-    for day in range(window, 200):
-        late = tuple(range(day - window, day))
+    for day in range(12, 100):
+        late = tuple(range(day - 12, day))
         contents = Contents(files={value: (tuple(files.get(value, ())),) for value in late})
         due = compaction.due(target, "int", contents, Partitions("event_day", late=late), deletes=True)
         for value in late:
-            files.setdefault(value, [9_000_000]).append(rng.randint(900, 1_100))
+            files.setdefault(value, [5_000_000]).append(1_000)
         if due is not None:
-            joinings.append(day)
+            joinings.append(len(due.values))
             for value in due.values:
                 small = [size for size in files[value] if size < due.below]
                 files[value] = [size for size in files[value] if size >= due.below] + [sum(small)]
-    assert min(later - one for one, later in pairwise(joinings)) >= apart
-    left = [len(files[value]) for value in range(window, 200 - 2 * window)]
-    assert max(left) <= most, left
+    assert min(joinings) >= 4 and len(joinings) <= 100 / 3
+    left = [len(files[value]) for value in range(20, 80)]
+    assert max(left) <= 6, left
 
 
 def test_one_pile_among_many_partitions_is_joined_when_it_is_worth_two() -> None:
-    assert due_with([SMALL_FILES], 2), "half a pile for each"
-    assert not due_with([SMALL_FILES], 3) and not due_with([2 * SMALL_FILES - 1], 12)
-    assert due_with([2 * SMALL_FILES], 12)
-
-
-def test_partitions_that_nearly_have_a_pile_go_along_and_none_goes_without_one() -> None:
-    whole, nearly = SMALL_FILES, compaction.ALONG
-    found = due_with([whole, nearly, nearly, nearly - 1], 4)
-    assert found is not None and found.values == (0, 1, 2)
-    assert due_with([nearly] * 12, 12) is None
-    assert due_with([whole] * 12, 12) is not None, "the same days each time: all have it at once"
-
-
-def due_with(piles: list[int], late: int) -> Compaction | None:
-    """After a batch that leaves ``piles`` of small files in the first partitions, and nothing to join in the others."""
     target = replace(target_of(analysis_of(AGG, "account_id", "event_day")), identity_columns=("event_day",))
-    contents = Contents(files={value: ((1_000,) * (files - 1),) for value, files in enumerate(piles)})
-    return compaction.due(target, "int", contents, Partitions("event_day", late=tuple(range(late))), deletes=True)
+
+    def due(files: int, late: int) -> bool:
+        contents = Contents(files={0: ((1_000,) * files,)})
+        touched = Partitions("event_day", late=tuple(range(late)))
+        return compaction.due(target, "int", contents, touched, deletes=True) is not None
+
+    assert due(SMALL_FILES - 1, 1) and due(SMALL_FILES - 1, 3), "there is nobody to wait for"
+    assert not due(SMALL_FILES - 1, 4) and not due(2 * SMALL_FILES - 2, 4)
+    assert due(2 * SMALL_FILES - 1, 4)
 
 
 def test_a_pile_is_what_lies_in_one_partition_where_several_have_the_day() -> None:
