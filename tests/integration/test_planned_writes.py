@@ -16,7 +16,7 @@ import pytest
 from icefloe.config import FILE_NAME, Config
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
-from icefloe.planner import choice
+from icefloe.planner import choice, search
 from icefloe.planner.choice import MANY_SMALL_GROUPS
 from icefloe.planner.errors import (
     KeysMissingError,
@@ -26,13 +26,16 @@ from icefloe.planner.errors import (
     UnsoundPatternError,
 )
 from icefloe.planner.inputs import Request
-from icefloe.planner.plan import Plan
+from icefloe.planner.plan import FOUND_ROWS, Plan
+from icefloe.rows.deleting import Deletion
+from icefloe.rows.finding import Finder
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.spark.fence import ROUNDS, TargetMovedError
 from icefloe.spark.launch import local_cores
 from icefloe.spark.session import connect
 from icefloe.steps.writing import execution
+from icefloe.steps.writing.searching import Searching
 from icefloe.steps.writing.work import Work
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
@@ -348,6 +351,7 @@ class Ordered:
 
     def sql(self, text: str) -> Any:
         kind = "delete" if text.startswith("DELETE") else "late" if execution.ROWS_AHEAD in text else "new"
+        kind = "found" if FOUND_ROWS in text else kind
         if not text.startswith(("DELETE", "INSERT")):
             kind = "rows" if text.startswith("SELECT q.") else ""
         if kind and kind == self._failing:
@@ -355,9 +359,13 @@ class Ordered:
         if kind in ("", "rows"):
             return self._session.sql(text)
         self.settings.append({name: self.conf.get(name) for name in MANY_SMALL_GROUPS})
+        # A statement that writes has been carried out when this returns.
+        return self.in_order(kind, lambda: self._session.sql(text))
+
+    def in_order(self, kind: str, work: Callable[[], Any]) -> Any:
         if kind == self._last:
             assert self._first_is_done.wait(60), f"the {self._first} statement did not end"
-        found = self._session.sql(text)  # a statement that writes has been carried out when this returns
+        found = work()
         self.done.append(kind)
         if kind == self._first:
             self._first_is_done.set()
@@ -378,6 +386,13 @@ def with_late_and_new(config: Config, spark: SparkSession) -> Writes:
     return own
 
 
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are looked up by Spark, as on a cluster."""
+    monkeypatch.setattr(search, "MOST_FOUND", -1)
+
+
+@pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize(("last", "first"), [("delete", "new"), ("new", "late"), ("new", "delete")])
 def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
     project_config: Config, spark: SparkSession, last: str, first: str
@@ -396,6 +411,68 @@ def test_a_new_partition_is_appended_before_or_after_the_delete_in_others(
     assert own.state()[0] == sorted(expected, key=str)
 
 
+@pytest.mark.parametrize(
+    ("last", "first"),
+    [
+        ("delete", "new"),
+        ("delete", "found"),
+        ("new", "found"),
+        ("new", "delete"),
+        ("found", "new"),
+        ("found", "delete"),
+    ],
+)
+def test_what_was_found_here_is_deleted_and_appended_in_any_order(
+    project_config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, last: str, first: str
+) -> None:
+    own = with_late_and_new(project_config, spark)
+    ordered: Any = Ordered(spark, last, first)
+    commit = Deletion.commit
+    monkeypatch.setattr(Deletion, "commit", lambda *given: ordered.in_order("delete", lambda: commit(*given)))
+    own.world.spark = ordered
+    own.write(GROUPED, "account_id", "event_day")
+    own.world.spark = spark
+    assert sorted(ordered.done) == ["delete", "found", "new"]
+    assert ordered.done.index(first) < ordered.done.index(last)
+    expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]
+    assert own.state()[0] == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    "failing", [(Finder, "keys"), (Finder, "rows"), (Searching, "hand_over"), (Deletion, "commit")]
+)
+def test_a_search_that_fails_publishes_nothing(
+    project_config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, failing: tuple[type, str]
+) -> None:
+    own = with_late_and_new(project_config, spark)
+    before = own.state()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(*failing, fails)
+        with pytest.raises(RuntimeError, match="no"):
+            own.write(GROUPED, "account_id", "event_day")
+    assert own.state() == before, "rows, head and branches are as they were"
+    said = own.write(GROUPED, "account_id", "event_day")
+    assert any(" found among " in line for line in said)
+
+
+def test_what_is_not_plain_is_written_by_spark_and_said(project_config: Config, spark: SparkSession) -> None:
+    own = with_late_and_new(project_config, spark)
+    own.world.sql(f"ALTER TABLE {own.world.namespace}.events SET TBLPROPERTIES ('write.format.default'='orc')")
+    own.world.sql(
+        f"INSERT INTO {own.world.namespace}.events (id, account_id, event_day) VALUES (-62, 4, DATE'2026-03-01')"
+    )
+    own.world.capture()
+    said = own.write(GROUPED, "account_id", "event_day")
+    assert [line for line in said if line.startswith("search: by Spark, since") and "orc" in line.lower()]
+    expected = [tuple(row) for row in spark.sql(GROUPED.format(n=own.world.namespace)).collect()]
+    assert own.state()[0] == sorted(expected, key=str)
+
+
+@pytest.mark.usefixtures("by_spark")
 def test_a_statement_that_fails_beside_others_publishes_nothing(project_config: Config, spark: SparkSession) -> None:
     own = with_late_and_new(project_config, spark)
     before = own.state()

@@ -24,6 +24,8 @@ NAMES = [
     "rank within a day",
     "the ten largest",
 ]
+# Grouped by columns as they are and the partition, into targets of format version 3.
+SEARCHED = ["conditional sums", "views per account, country and day", "with a distinct count and a maximum"]
 
 
 @pytest.mark.parametrize(("seed", "only_appends"), [(3, True), (7, False)])
@@ -34,3 +36,14 @@ def test_targets_follow_a_random_history_of_their_sources(
     played = play(world, [BY_NAME[name] for name in NAMES], 3)
     assert not played.failed, "\n\n".join(played.failed.values())
     assert set(played.patterns) > {"full"}
+
+
+@pytest.mark.parametrize("seed", [20, 21])
+def test_targets_follow_a_random_history_by_searches_of_the_step_itself(
+    project_config: Config, spark: SparkSession, seed: int
+) -> None:
+    world = World.make(spark, project_config, seed, only_appends=True)
+    world.searching = True
+    played = play(world, [BY_NAME[name] for name in SEARCHED], 5)
+    assert not played.failed, "\n\n".join(played.failed.values())
+    assert played.searches["here"] > 8, played.searches

@@ -1,4 +1,4 @@
-"""Play the corpus: ``python -m tests.planner.run [--seed N] [--histories N] [--batches N] [--only TEXT] [--appends] [--shadow sample|full]``.
+"""Play the corpus: ``python -m tests.planner.run [--seed N] [--histories N] [--batches N] [--only TEXT] [--appends] [--searching] [--shadow sample|full]``.
 
 Every SELECT of the corpus is kept exact through random changes of its sources; after each micro-batch each target must equal the
 full recomputation. Seeds count up from ``--seed`` (by default one that was never used before) and are printed. The last line is a
@@ -30,33 +30,37 @@ def main() -> int:
     parser.add_argument(
         "--shadow", choices=["off", "sample", "full"], default="off", help="compare every batch in shadow mode"
     )
+    parser.add_argument(
+        "--searching", action="store_true", help="late rows with every batch, looked up by the step itself"
+    )
     asked = parser.parse_args()
     first = asked.seed if asked.seed is not None else int(time.time()) % 1_000_000_000
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
     cases = [case for case in CORPUS if asked.only in case.name and case.runs == "spark"]
     failed: dict[int, list[str]] = {}
     used: Counter[str] = Counter()
+    searches: Counter[str] = Counter()
     began = time.monotonic()
     with shared_project() as config:
         spark = connect(config)
         for seed in range(first, first + asked.histories):
             print(f"history {seed}: {len(cases)} SELECTs, {asked.batches} batches", flush=True)
             world = World.make(spark, config, seed, only_appends=asked.appends)
-            world.shadow = asked.shadow
+            world.shadow, world.searching = asked.shadow, asked.searching
             played = play(world, cases, asked.batches, lambda line: print(line, flush=True))
             used += played.patterns
+            searches += played.searches
             for name, story in played.failed.items():
                 failed.setdefault(seed, []).append(name)
                 again = f"python -m tests.planner.run --seed {seed} --batches {asked.batches}"
                 print(
-                    f"{story}\n\nplay it again: {again}{' --appends' if asked.appends else ''} --only '{name}'",
+                    f"{story}\n\nplay it again: {again}{' --appends' if asked.appends else ''}{' --searching' if asked.searching else ''} --only '{name}'",
                     flush=True,
                 )
         spark.stop()
     seconds = round(time.monotonic() - began, 1)
-    print(
-        json.dumps({"first_seed": first, "selects": len(cases), "patterns": used, "failed": failed, "seconds": seconds})
-    )
+    figures = {"first_seed": first, "selects": len(cases), "patterns": used, "searches": searches, "failed": failed}
+    print(json.dumps({**figures, "seconds": seconds}))
     return 1 if failed else 0
 
 

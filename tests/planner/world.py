@@ -17,7 +17,7 @@ from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
-from icefloe.planner import choice, compaction, statements
+from icefloe.planner import choice, compaction, search, statements
 from icefloe.planner.inputs import Request
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
@@ -72,6 +72,8 @@ class World:
     shadow: Mode = "off"
     captured: tuple[str, ...] = CAPTURED
     seed: int = 0
+    searching: bool = False
+    """Late rows come with every batch, and whatever can be looked up by the step itself is."""
 
     @classmethod
     def make(cls, spark: Any, config: Config, seed: int, *, only_appends: bool = False) -> World:
@@ -132,6 +134,8 @@ class World:
         choices = usual if self.only_appends else [*usual, *rare]
         for _ in range(self.random.randint(1, 3)):
             self.random.choice(choices)()
+        if self.searching:
+            self.late_events()
 
     def new_day(self) -> None:
         self.last_day += 1
@@ -277,7 +281,12 @@ class World:
         # Batches are small here, and few: every other one is planned as if they were not, and files are joined much sooner.
         few = patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.batch % 2 else 0)
         alone = patch.object(choice, "LOOKED_THROUGH", 0 if self.batch % 2 else choice.LOOKED_THROUGH)
-        with few, alone, patch.object(compaction, "SMALL_FILES", 2), patch.object(compaction, "WEIGHT", 1):
+        here = patch.object(search, "MOST_FOUND", search.MOST_FOUND if self.searching or self.batch % 4 != 2 else -1)
+        # A few late rows are a large part of a partition here: by their keys all the same, in every other batch.
+        by_keys = self.searching or self.batch % 2 == 0
+        large = patch.object(choice, "LARGE_PART", 9.0 if by_keys else choice.LARGE_PART)
+        joined = patch.multiple(compaction, SMALL_FILES=2, WEIGHT=1)
+        with few, alone, here, large, joined:
             execution.run(self.spark, self.lake, self.work(case), self.fencing(case), said.append)
 
     def work(self, case: Case) -> Work:
@@ -291,7 +300,7 @@ class World:
             sources=tuple(self.sources),
             properties={"format-version": self.version(case)},
             shadow=self.shadow if case.repeatable else "off",
-            range=self.some_range(case) if case.repeatable and self.batch % 3 == 0 else None,
+            range=self.some_range(case) if case.repeatable and self.batch % 3 == 0 and not self.searching else None,
         )
 
     def some_range(self, case: Case) -> RangeOrder:
@@ -317,7 +326,7 @@ class World:
 
     def version(self, case: Case) -> str:
         """Deletes are positions in version 2 and bitmaps in version 3: each history has targets of both, each SELECT in turns."""
-        return str(2 + (self.seed + len(case.name)) % 2)
+        return "3" if self.searching else str(2 + (self.seed + len(case.name)) % 2)
 
     def target(self, case: Case) -> str:
         return f"{self.namespace}.t_{''.join(c if c.isalnum() else '_' for c in case.name)}"
@@ -342,11 +351,18 @@ def _row(row: Any) -> tuple[Any, ...]:
     return tuple(tuple(value) if isinstance(value, list) else value for value in row)
 
 
+def _searches(said: Sequence[str]) -> list[str]:
+    told = [line.removeprefix("search: ") for line in said if line.startswith("search: ")]
+    return ["here" if " found among " in line else line for line in told]
+
+
 @dataclass
 class Played:
-    """What came of a history: the patterns that were used, with how often, and the SELECTs that failed, with their story."""
+    """What came of a history: the patterns that were used, with how often, and the SELECTs that failed, with their story. ``searches``:
+    whether batches looked their keys up themselves (``here``), or tried to and left it to Spark, with the reason."""
 
     patterns: Counter[str] = field(default_factory=Counter)
+    searches: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -371,6 +387,7 @@ def play(world: World, cases: Sequence[Case], batches: int, tell: Callable[[str]
                 continue
             pattern = next((line.split()[1].rstrip(":") for line in said if line.startswith("pattern")), "?")
             played.patterns[pattern] += 1
+            played.searches.update(_searches(said))
             tell(f"  batch {number}  {pattern:<16} {case.name}")
         world.commit()
     return played

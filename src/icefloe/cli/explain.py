@@ -13,7 +13,7 @@ from icefloe.errors import UsageError
 from icefloe.service.client import Client
 
 if TYPE_CHECKING:
-    from icefloe.planner.plan import Plan
+    from icefloe.planner.plan import Plan, Statement
     from icefloe.service.explain import Explained
 
 
@@ -78,8 +78,11 @@ def _show(one: Explained, sql: bool) -> None:
             amounts = (f"{size.files:,}", f"{size.rows:,}", byte_text(size.bytes)) if size else ("?", "?", "?")
             table.add_row(Text(read.table), Text(read.what), *amounts)
         console.print(table)
+    if plan.search is not None:
+        named = ", ".join(of_target for _, of_target in plan.search.keys)
+        console.print(Text(f"  the step itself looks changed {named} up in the data files; Spark gets what it finds"))
     if sql:
-        for statement in plan.statements:
+        for statement in _statements(plan):
             beside = ", at the same time as those before" if statement.beside else ""
             beside = ", its rows are computed while those before run" if statement.rows else beside
             console.print(Text(f"\n-- {statement.role}{beside}", style="dim"))
@@ -91,6 +94,13 @@ def _show(one: Explained, sql: bool) -> None:
             console.print(Text("\n-- after it is published: small files are joined", style="dim"))
             console.print(Text(f"{text};"))
     console.print()
+
+
+def _statements(plan: Plan) -> tuple[Statement, ...]:
+    """What Spark is asked."""
+    if plan.search is None:
+        return plan.statements
+    return (*plan.search.statements, *(one for one in plan.statements if one.beside))
 
 
 def _partitions(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""The catalog, as the lake uses it: load a table's raw metadata, register and drop change tables, move references.
+"""The catalog, as the lake uses it: load a table's raw metadata, register and drop change tables, move references, add a snapshot.
 
 PyIceberg does the talking. Two things it does not do are done here, both without a JVM: a table is loaded as raw JSON
 (PyIceberg 0.12 cannot parse every v3 table), and references are moved on v3 tables too (it cannot write those): on a SQL
@@ -15,7 +15,7 @@ import re
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +127,10 @@ class RefChange:
         return out
 
 
+_Commit = tuple[Sequence[RefChange], Mapping[str, Any] | None]
+"""References to change, and a snapshot to add, if any."""
+
+
 class Tables:
     """The tables of one catalog."""
 
@@ -232,23 +236,44 @@ class Tables:
     ) -> TableMetadata:
         """Set and remove references in one commit; repeated when somebody else commits at the same moment. ``expected``: where
         references must be for it."""
-        for attempt in range(_ATTEMPTS):
-            table = self.load(identifier)
-            for name, snapshot_id in expected.items():
-                held = table.metadata.refs.get(name)
-                if (held.snapshot_id if held else None) != snapshot_id:
-                    raise CommitConflictError(f"{name} was moved by somebody else", where=table.name)
+
+        def todo(table: LoadedTable) -> Sequence[RefChange]:
+            _refuse_moved(table, expected)
             missing = [
                 c.snapshot_id for c in changes if c.snapshot_id and c.snapshot_id not in table.metadata.snapshots
             ]
             if missing:
                 raise MetadataMissingError(f"snapshot {missing[0]} is not in the table any more", where=table.name)
-            todo = [c for c in changes if c.snapshot_id is not None or c.name in table.metadata.refs]
-            if not todo:
+            return [c for c in changes if c.snapshot_id is not None or c.name in table.metadata.refs]
+
+        return self._commit(identifier, lambda table: (todo(table), None))
+
+    @property
+    def takes_snapshots(self) -> bool:
+        """Whether :meth:`add_snapshot` can be asked."""
+        return isinstance(self.catalog, SqlCatalog | RestCatalog)
+
+    def add_snapshot(
+        self, identifier: Identifier, branch: str, make: Callable[[LoadedTable], Mapping[str, Any]]
+    ) -> TableMetadata:
+        """Let a branch go on to a new snapshot, whose files ``make`` has written for the table as it is; asked again when somebody else
+        commits at the same moment."""
+
+        def made(table: LoadedTable) -> tuple[Sequence[RefChange], Mapping[str, Any]]:
+            snapshot = make(table)
+            return [RefChange(branch, snapshot["snapshot-id"], "branch", goes_on=True)], snapshot
+
+        return self._commit(identifier, made)
+
+    def _commit(self, identifier: Identifier, wanted: Callable[[LoadedTable], _Commit]) -> TableMetadata:
+        for attempt in range(_ATTEMPTS):
+            table = self.load(identifier)
+            changes, snapshot = wanted(table)
+            if not changes:
                 return table.metadata
             try:
                 with _reaching(self.name, table=table.name):
-                    self._commit_refs(table, todo)
+                    self._commit_once(table, changes, snapshot)
                 return self.load(identifier).metadata
             except (CommitFailedException, CommitConflictError) as error:
                 if attempt == _ATTEMPTS - 1:
@@ -343,18 +368,21 @@ class Tables:
         if response.status_code == 409:
             raise TableAlreadyExistsError(format_identifier(identifier))
 
-    def _commit_refs(self, table: LoadedTable, changes: Sequence[RefChange]) -> None:
+    def _commit_once(
+        self, table: LoadedTable, changes: Sequence[RefChange], snapshot: Mapping[str, Any] | None
+    ) -> None:
         if isinstance(self.catalog, SqlCatalog):
-            self._commit_refs_sql(self.catalog, table, changes)
+            self._commit_sql(self.catalog, table, _changed(table.metadata, changes, snapshot))
         elif isinstance(self.catalog, RestCatalog):
-            self._commit_refs_rest(self.catalog, table, changes)
+            self._commit_rest(self.catalog, table, changes, snapshot)
         else:
+            assert snapshot is None, "see takes_snapshots"
             self._commit_refs_pyiceberg(table, changes)
 
-    def _commit_refs_sql(self, catalog: SqlCatalog, table: LoadedTable, changes: Sequence[RefChange]) -> None:
+    def _commit_sql(self, catalog: SqlCatalog, table: LoadedTable, changed: Mapping[str, Any]) -> None:
         metadata = table.metadata
         location = _next_metadata_location(metadata)
-        storage.write(table.io, location, json.dumps(_with_refs(metadata, changes)).encode())
+        storage.write(table.io, location, json.dumps(changed).encode())
         swap = (
             sqlalchemy.update(IcebergTables)
             .where(
@@ -371,8 +399,16 @@ class Tables:
             storage.delete(table.io, [location])
             raise CommitConflictError("the table was changed by somebody else", where=table.name)
 
-    def _commit_refs_rest(self, catalog: RestCatalog, table: LoadedTable, changes: Sequence[RefChange]) -> None:
+    def _commit_rest(
+        self,
+        catalog: RestCatalog,
+        table: LoadedTable,
+        changes: Sequence[RefChange],
+        snapshot: Mapping[str, Any] | None,
+    ) -> None:
         requirements, updates = _ref_commit(table.metadata, changes)
+        if snapshot is not None:
+            updates.insert(0, {"action": "add-snapshot", "snapshot": snapshot})
         parts = catalog._split_identifier_for_path(table.identifier)
         body = {
             "identifier": {"namespace": list(table.identifier[:-1]), "name": table.identifier[-1]},
@@ -490,8 +526,17 @@ def _next_metadata_location(metadata: TableMetadata) -> str:
     return f"{folder.rstrip('/')}/{number:05d}-{uuid.uuid4()}.metadata.json"
 
 
-def _with_refs(metadata: TableMetadata, changes: Sequence[RefChange]) -> dict[str, Any]:
-    """The metadata with references changed, and its own log extended as any commit does."""
+def _refuse_moved(table: LoadedTable, expected: Mapping[str, int | None]) -> None:
+    for name, snapshot_id in expected.items():
+        held = table.metadata.refs.get(name)
+        if (held.snapshot_id if held else None) != snapshot_id:
+            raise CommitConflictError(f"{name} was moved by somebody else", where=table.name)
+
+
+def _changed(
+    metadata: TableMetadata, changes: Sequence[RefChange], snapshot: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The metadata with references changed and a snapshot more, and its own log extended as any commit does."""
     raw = metadata.raw
     # Metadata from before there were refs keeps "main" as its current snapshot only.
     refs = dict(raw.get("refs") or {})
@@ -507,6 +552,11 @@ def _with_refs(metadata: TableMetadata, changes: Sequence[RefChange]) -> dict[st
     keep = max(int(metadata.properties.get("write.metadata.previous-versions-max", 100)), 1)
     now = max(int(time.time() * 1000), raw.get("last-updated-ms", 0))
     changed = {**raw, "refs": refs, "metadata-log": log[-keep:], "last-updated-ms": now}
+    if snapshot is not None:
+        changed["snapshots"] = [*(raw.get("snapshots") or []), snapshot]
+        changed["last-sequence-number"] = snapshot["sequence-number"]
+        if "next-row-id" in raw:
+            changed["next-row-id"] = raw["next-row-id"] + snapshot.get("added-rows", 0)
     main = next((change.snapshot_id for change in changes if change.name == "main"), None)
     if main is not None:
         changed["current-snapshot-id"] = main

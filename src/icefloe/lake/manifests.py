@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -97,6 +97,13 @@ _LIST_DEFAULTS: dict[str, Any] = {
     "added_snapshot_id": UNKNOWN_SNAPSHOT,
 }
 
+_ROW_IDS = {"first_row_id": (142, "long")}
+VECTOR_FIELDS = {
+    "referenced_data_file": (143, "string"),
+    "content_offset": (144, "long"),
+    "content_size_in_bytes": (145, "long"),
+}
+"""Where a deletion vector lies, and what of."""
 SIZE_FIELDS = frozenset({"file_size_in_bytes", "content_size_in_bytes"})
 """What :func:`stored_bytes` looks at."""
 Read = Callable[[str], bytes]
@@ -204,15 +211,25 @@ def filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tupl
 
 
 def _filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tuple[bytes, ManifestFile] | None:
-    schema = manifest.schema
+    file = manifest.file
+    kept: list[dict[str, Any]] = []
+    row_ids_known = True
+    for entry in spelt_out(manifest, keep):
+        entry["status"] = int(Status.EXISTING)
+        row_ids_known = row_ids_known and entry["data_file"].get("first_row_id") is not None
+        kept.append(entry)
+    if not kept:
+        return None
+    schema = manifest.schema if file.first_row_id is None else with_fields(manifest.schema, _ROW_IDS)
+    # Readers hand out ids from here to files that have none; a removed file from before v3 must not get another's.
+    listed = replace(file, first_row_id=file.first_row_id if row_ids_known else None)
+    return write_entries(replace(manifest, file=listed, schema=schema), kept)
+
+
+def spelt_out(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> Iterator[dict[str, Any]]:
+    """The entries that ``keep`` wants, with what they inherit from their manifest and their place in it written out."""
     file = manifest.file
     next_row_id = file.first_row_id
-    if next_row_id is not None:
-        schema = _with_first_row_id(schema)
-    kept: list[dict[str, Any]] = []
-    rows = 0
-    sequence_numbers: list[int] = []
-    row_ids_known = True
     for entry in manifest.entries():
         data_file = entry["data_file"]
         if next_row_id is not None and entry["status"] != Status.DELETED and data_file.get("first_row_id") is None:
@@ -220,43 +237,58 @@ def _filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tup
             next_row_id += data_file["record_count"]
         if not keep(entry):
             continue
-        inherits = entry["status"] == Status.ADDED
         if entry.get("snapshot_id") is None:
             entry["snapshot_id"] = file.added_snapshot_id
         for name in ("sequence_number", "file_sequence_number"):
-            if name in entry and entry[name] is None and inherits:
+            if name in entry and entry[name] is None and entry["status"] == Status.ADDED:
                 entry[name] = file.sequence_number
-        # A missing number on an old entry means 0: it was written before the table had numbers (v1).
-        sequence_numbers.append(entry.get("sequence_number") or 0)
-        entry["status"] = int(Status.EXISTING)
-        rows += data_file["record_count"]
-        row_ids_known = row_ids_known and data_file.get("first_row_id") is not None
-        kept.append(entry)
-    if not kept:
-        return None
-    header = {key: value for key, value in manifest.metadata.items() if not key.startswith("avro.")}
-    data = _write_avro(schema, kept, header)
+        yield entry
+
+
+def write_entries(like: Manifest, entries: Sequence[dict[str, Any]]) -> tuple[bytes, ManifestFile]:
+    """A manifest of these entries with the schema, header and list line of another one, but for what is counted."""
+    header = {key: value for key, value in like.metadata.items() if not key.startswith("avro.")}
+    data = _write_avro(like.schema, list(entries), header)
+    files = dict.fromkeys(Status, 0)
+    rows = dict.fromkeys(Status, 0)
+    for entry in entries:
+        files[Status(entry["status"])] += 1
+        rows[Status(entry["status"])] += entry["data_file"]["record_count"]
+    # What is to inherit its number gets the manifest's own; a missing one on an old entry means 0: it was written before the table
+    # had numbers (v1).
+    numbers = [
+        like.file.sequence_number
+        if entry["status"] == Status.ADDED and entry.get("sequence_number") is None
+        else entry.get("sequence_number") or 0
+        for entry in entries
+    ]
     return data, replace(
-        file,
+        like.file,
         length=len(data),
-        # Readers hand out ids from here to files that have none; a removed file from before v3 must not get another's.
-        first_row_id=file.first_row_id if row_ids_known else None,
-        min_sequence_number=min(sequence_numbers),
-        added_files=0,
-        existing_files=len(kept),
-        deleted_files=0,
-        added_rows=0,
-        existing_rows=rows,
-        deleted_rows=0,
+        min_sequence_number=min(numbers),
+        added_files=files[Status.ADDED],
+        existing_files=files[Status.EXISTING],
+        deleted_files=files[Status.DELETED],
+        added_rows=rows[Status.ADDED],
+        existing_rows=rows[Status.EXISTING],
+        deleted_rows=rows[Status.DELETED],
     )
 
 
-def write_list(files: list[ManifestFile], *, format_version: int, snapshot_id: int, sequence_number: int) -> bytes:
+def write_list(
+    files: Sequence[ManifestFile],
+    *,
+    format_version: int,
+    snapshot_id: int,
+    sequence_number: int,
+    parent_id: int | None = None,
+) -> bytes:
     """A manifest list in the given format version."""
     schema = _list_schema(format_version)
     names = {_LIST_FIELDS[f["field-id"]]: f["name"] for f in schema["fields"]}
     records = [{theirs: getattr(file, ours) for ours, theirs in names.items()} for file in files]
-    header = {"snapshot-id": str(snapshot_id), "parent-snapshot-id": "null", "format-version": str(format_version)}
+    parent = "null" if parent_id is None else str(parent_id)
+    header = {"snapshot-id": str(snapshot_id), "parent-snapshot-id": parent, "format-version": str(format_version)}
     if format_version >= 2:
         header["sequence-number"] = str(sequence_number)
     return _write_avro(schema, records, header)
@@ -330,13 +362,19 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _with_first_row_id(schema: dict[str, Any]) -> dict[str, Any]:
-    """A v2 manifest in a v3 table takes its row ids from the list; a filtered copy needs a field to write them into."""
+def with_fields(schema: dict[str, Any], extra: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    """A manifest's schema with these members of ``data_file`` (name -> field id and type), in so far as it has them not: one that was
+    written before the table was v3 has no field to write row ids or places of deletion vectors into."""
     out = {**schema, "fields": [dict(field) for field in schema["fields"]]}
     for field in out["fields"]:
-        if field["name"] == "data_file" and all(f["name"] != "first_row_id" for f in field["type"]["fields"]):
-            extra = {"name": "first_row_id", "type": ["null", "long"], "default": None, "field-id": 142}
-            field["type"] = {**field["type"], "fields": [*field["type"]["fields"], extra]}
+        if field["name"] == "data_file":
+            there = {one["name"] for one in field["type"]["fields"]}
+            more = [
+                {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
+                for name, (field_id, kind) in extra.items()
+                if name not in there
+            ]
+            field["type"] = {**field["type"], "fields": [*field["type"]["fields"], *more]}
     return out
 
 

@@ -59,6 +59,14 @@ class Analysis:
     def changed_tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(one.table.name for one in self.changed))
 
+    @property
+    def single(self) -> Occurrence | None:
+        """The one changed reading, where every row of the result needs a row of it."""
+        if self.influence is None or len(self.changed) != 1:
+            return None
+        (one,) = self.changed
+        return one if one.id in self.influence.relation.needs else None
+
     def link(self, target: TargetState) -> Link | None:
         """How changed partitions of the sources show as partitions of the target, if they do."""
         types = {column.name.lower(): column.type for column in target.columns}

@@ -14,6 +14,7 @@ from icefloe.planner.errors import KeysMissingError, RangeError, UnsoundPatternE
 from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
 from icefloe.planner.keys import found_by
 from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, Statement
+from icefloe.planner.search import search
 from icefloe.planner.spans import Span
 from icefloe.planner.statements import KeyColumn, Writer
 
@@ -336,7 +337,18 @@ class _Choice:
         reads = [*self._change_reads(), *self._source_reads(touched, from_changes), *self._target_reads(touched)]
         by_key = touched is None or bool(touched.late)
         done = self._done(pattern, reason, statements, touched, reads)
-        return replace(done, changed_keys=writer.changed_keys(touched) if by_key else None)
+        here = None
+        if touched is not None and self._link is not None and self._cores is not None:
+            here = search(
+                self._analysis,
+                self._target,
+                self._contents,
+                self._link,
+                touched,
+                writer,
+                new_from_changes=from_changes,
+            )
+        return replace(done, changed_keys=writer.changed_keys(touched) if by_key else None, search=here)
 
     def _done(
         self,

@@ -64,6 +64,29 @@ class ChangedKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """Changed keys are looked up in data files by the step itself, in place of two statements of Spark's.
+
+    The target's rows with one of them are deleted, and the source's are handed to ``statements`` under the name :data:`FOUND_ROWS`. These
+    take the place of all of the plan's own but those ``beside`` others; where the files turn out not to be plain, the plan's own do it.
+    """
+
+    source: str
+    change_table: str
+    partition: str
+    """The column that the source is partitioned by; the target's is that of the plan's partitions."""
+    keys: tuple[tuple[str, str], ...]
+    """Columns of the source and of the target, without that of the partition."""
+    columns: tuple[str, ...]
+    """Of the source, that the SELECT may read."""
+    statements: tuple[Statement, ...]
+
+
+FOUND_ROWS = "icefloe_found_rows"
+"""A temporary view; a plan has at most one search."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """What is done for later readers once the batch is published: small files of these partitions of ``column`` are joined."""
 
@@ -100,6 +123,7 @@ class Plan:
     compaction: Compaction | None = None
     span: Span | None = None
     """The range that is written anew, after what changed; ``None`` also where everything is."""
+    search: Search | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``icefloe explain``."""
@@ -141,6 +165,13 @@ class Plan:
                 {"role": one.role, "sql": one.sql, "beside": one.beside, "ahead": bool(one.rows)}
                 for one in self.statements
             ],
+            "search": {
+                "keys": [of_target for _, of_target in self.search.keys],
+                "columns": list(self.search.columns),
+                "statements": [{"role": one.role, "sql": one.sql} for one in self.search.statements],
+            }
+            if self.search
+            else None,
             "duplicates": self.duplicates,
             "compaction": {
                 "column": self.compaction.column,

@@ -122,11 +122,12 @@ class _Scans:
             from_changes = self._new_from_changes()
             whole = touched.overwritten if from_changes else (*touched.overwritten, *touched.new)
             fresh = touched.new if from_changes else ()
-        single = self._single()
+        single = self._analysis.single
         if single is not None:
             yield from self._unchanged()
         if by_key:
-            yield from self._keys(late)
+            if self._plan.search is None:  # else they are read once for both
+                yield from self._keys(late)
             yield from self._select("end", late, single)
         if whole:
             yield from self._select("end", whole, single)
@@ -182,14 +183,6 @@ class _Scans:
         if values is None or self._link is None:
             return Scan(relation, one.table.name)
         return _within(relation, one.table.name, self._link.sources[one.id], values)
-
-    def _single(self) -> Occurrence | None:
-        found = self._analysis.influence
-        assert found is not None
-        if len(self._analysis.changed) != 1:
-            return None
-        (one,) = self._analysis.changed
-        return one if one.id in found.relation.needs else None
 
     def _new_from_changes(self) -> bool:
         found = self._analysis.influence

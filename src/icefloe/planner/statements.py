@@ -23,7 +23,7 @@ from icefloe.lake.predicates import days_filter, literal
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
-from icefloe.planner.plan import ChangedKeys, Partitions, Statement
+from icefloe.planner.plan import FOUND_ROWS, ChangedKeys, Partitions, Statement
 from icefloe.planner.spans import Span
 
 _MOST_BROADCAST_ROWS = 20_000_000
@@ -80,6 +80,8 @@ class Writer:
     """Of the changed table, on average; ``None``: not known."""
     new_in_one_task: bool = False
     """What goes to a new partition beside other work is computed without a shuffle, by one task."""
+    found: bool = False
+    """The rows with changed keys are found already, and those of the target deleted (:class:`icefloe.planner.plan.Search`)."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ class Writer:
     def append(self, touched: Partitions | None) -> tuple[Statement, ...]:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
         them writes a file to each of these."""
-        single = self._single()
+        single = self.analysis.single
         few = single is not None and self._apart() and self._few(single, touched, min(FEW_ROWS, FEW_APPENDED))
         if single is None or touched is None or not touched.late or not few:
             return (self._append([self._rows(self._new_rows(), None)]),)
@@ -140,9 +142,9 @@ class Writer:
             condition = self._among(quote(touched.column), touched.overwritten)
             out.append(Statement("delete partitions", f"DELETE FROM {self.target.branch_name} WHERE {condition}"))
         by_key = touched is None or bool(touched.late)
-        if by_key:
+        if by_key and not self.found:
             out.append(self._delete_keys(touched))
-        single = self._single()
+        single = self.analysis.single
         if single is None:
             return (*out, self._append(self._filtered(touched, by_key, new_from_changes)))
         if not (by_key and touched is not None and touched.new and self._apart()):
@@ -157,7 +159,7 @@ class Writer:
         """The rows of a few changed keys are computed while these are deleted: whole partitions would be too much to keep."""
         if touched is not None and (touched.new or touched.overwritten):
             return late
-        if not self._few(one, touched):
+        if self.found or not self._few(one, touched):
             return late
         return replace(late, rows=late.sql.partition("\n")[2])
 
@@ -245,14 +247,7 @@ class Writer:
         state = self.analysis.state(one)
         rows, parts = [], []
         if by_key:
-            late = ""
-            if touched is not None and self.link is not None:
-                late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
-            same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
-            some = (
-                f"SELECT s.* FROM {state.at_to} AS s WHERE {late}"
-                f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
-            )
+            some = f"SELECT * FROM {FOUND_ROWS}" if self.found else self._with_changed_keys(one, touched)
             if self._apart():
                 rows.append(self._late(one, some, touched))
             else:
@@ -274,6 +269,16 @@ class Writer:
             sent = f"(SELECT /*+ COALESCE(1) */ * FROM {some})" if alone else self._sent(one, some)
             rows.append(self._rows(self._in_place_of(one, sent), None))
         return rows
+
+    def _with_changed_keys(self, one: Occurrence, touched: Partitions | None) -> str:
+        late = ""
+        if touched is not None and self.link is not None:
+            late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
+        same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
+        return (
+            f"SELECT s.* FROM {self.analysis.state(one).at_to} AS s WHERE {late}"
+            f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
+        )
 
     def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:
         """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then, unless
@@ -340,15 +345,6 @@ class Writer:
                     fresh[one.table.start] = self._change_table(self.analysis.state(one))
                 rows.append(self._rows(fresh, self._among(column, touched.new)))
         return rows
-
-    def _single(self) -> Occurrence | None:
-        """The one changed reading, where every row of the result needs a row of it."""
-        found = self.analysis.influence
-        assert found is not None
-        if len(self.analysis.changed) != 1:
-            return None
-        (one,) = self.analysis.changed
-        return one if one.id in found.relation.needs else None
 
     def _at_to(self) -> dict[int, str]:
         sources = self.analysis.sources

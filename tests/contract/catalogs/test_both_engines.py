@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -17,6 +18,11 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from icefloe import config as configuration
 from icefloe.config import Config, from_dict
+from icefloe.lake import Lake
+from icefloe.lake.catalog import RefChange
+from icefloe.rows.deleting import Deletion
+from icefloe.rows.files import live_files
+from icefloe.rows.finding import Finder, Keys
 from icefloe.service import project
 from tests.postgres import running_postgres
 from tests.rest_catalog import rest_catalog
@@ -133,3 +139,32 @@ def test_java_waits_for_a_busy_sqlite_instead_of_failing(tmp_path: Path, project
         assert [row[1] for row in spark.sql("SHOW TABLES IN db").collect()] == ["waited"]
     finally:
         spark.stop()
+
+
+def test_rows_that_are_deleted_by_a_commit_of_our_own_are_gone_for_both(engines: Engines) -> None:
+    name, day = f"{engines.namespace}.made", date(2026, 3, 1)
+    engines.spark.sql(f"CREATE NAMESPACE {engines.namespace}")
+    engines.spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, day DATE) PARTITIONED BY (day) TBLPROPERTIES ('format-version'='3')"
+    )
+    engines.spark.sql(f"INSERT INTO {name} SELECT id, DATE'{day}' FROM range(100)")
+    lake = Lake.open(engines.config)
+    for number in range(2):  # the second takes the first one's vector's place
+        table = lake.table(name)
+        head = table.metadata.refs["main"].snapshot_id
+        lake.tables.set_refs(table.identifier, [RefChange("attempt", head, "branch", 86_400_000)])
+        files = live_files(table, head, "day", [day])
+        keys = Keys({day: pa.table({"0": pa.array([number, number + 50])})})
+        positions = Finder(table, ["id"], most=99).positions(files, keys, 2)
+        deletion = Deletion(lake.tables, table, head, {one: positions[one.path] for one in files})
+        tip = deletion.commit("attempt", {"word": "floe"})
+        assert tip is not None
+        assert engines.by_spark("made") == engines.by_pyiceberg("made") == 100 - 2 * number, "not on main yet"
+        assert lake.tables.forward(table.identifier, "main", "attempt", base=head, tip=tip)
+        assert engines.by_spark("made") == engines.by_pyiceberg("made") == 98 - 2 * number
+    engines.spark.sql(f"DELETE FROM {name} WHERE id = 70")
+    assert engines.by_spark("made") == engines.by_pyiceberg("made") == 95
+    left = engines.spark.sql(f"SELECT id FROM {name}").collect()
+    assert {row[0] for row in left} == set(range(100)) - {0, 1, 50, 51, 70}
+    told = lake.table(name).metadata.snapshots[tip]
+    assert told.summary["word"] == "floe" and told.operation == "delete"

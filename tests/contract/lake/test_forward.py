@@ -112,12 +112,12 @@ def test_a_commit_at_the_same_moment_is_looked_at_again(
 ) -> None:
     """Between the look and the compare-and-set: what does not concern the two is no reason to give up, and what does is one."""
     branched = Branched(make())
-    commit = branched.tables._commit_refs
+    commit = branched.tables._commit_once
     others = [
         lambda: (
             branched.playback.append(*rows(9))
             if of_main
-            else commit(branched.playback.loaded, [RefChange("other", branched.base, "tag", 9000)])
+            else commit(branched.playback.loaded, [RefChange("other", branched.base, "tag", 9000)], None)
         )
     ]
 
@@ -126,7 +126,7 @@ def test_a_commit_at_the_same_moment_is_looked_at_again(
             others.pop()()
         commit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(branched.tables, "_commit_refs", late)
+    monkeypatch.setattr(branched.tables, "_commit_once", late)
     if of_main:
         with pytest.raises(CommitConflictError):
             branched.forward()

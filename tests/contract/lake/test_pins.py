@@ -188,8 +188,8 @@ def test_a_commit_on_top_of_stale_metadata_is_refused(lake: Lake, playback: Play
     playback.append(*rows(1))
     tag = RefChange("same", playback.head, "tag", 1000)
     stale = playback.loaded
-    lake.tables._commit_refs(stale, [tag])
+    lake.tables._commit_once(stale, [tag], None)
     files = playback.files()
     with pytest.raises(CommitConflictError):
-        lake.tables._commit_refs(stale, [tag])
+        lake.tables._commit_once(stale, [tag], None)
     assert playback.files() == files, "the loser's metadata file stays behind"

@@ -19,7 +19,7 @@ import sqlglot
 from icefloe.planner import choice, statements
 from icefloe.planner.analysis import Analysis, analyse
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
-from icefloe.planner.plan import Plan
+from icefloe.planner.plan import FOUND_ROWS, Plan, Search
 from icefloe.planner.spans import Span
 from tests.planner.corpus import Case
 
@@ -79,7 +79,9 @@ class SqliteWorld:
         states = {name: self._changed(name, still=alone not in (None, name)) for name in TABLES}
         # Batches are small here: every other one is planned as if they were not.
         self.number += 1
-        with patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.number % 2 else 0):
+        few = patch.object(statements, "FEW_ROWS", statements.FEW_ROWS if self.number % 2 else 0)
+        large = patch.object(choice, "LARGE_PART", self.random.choice((choice.LARGE_PART, 9.0)))
+        with few, large:
             return self.carried_out(self._plan(states, ranges=self.number % 3 == 0))
 
     def range_alone(self) -> Plan:
@@ -93,14 +95,35 @@ class SqliteWorld:
         if plan.changed_keys is not None:
             found = self.database.execute(translated(plan.changed_keys.sql)).fetchall()
             assert len(found) == len(set(found)), "or each row of a hot key is compared with all of its late rows"
+        wanted = plan.statements
+        if plan.search is not None:
+            self._search(plan.search, plan)
+            wanted = (*(one for one in wanted if one.beside), *plan.search.statements)
         # What may be computed ahead is computed before anything else.
-        ahead = {one.sql: self._rows_ahead(one.rows) for one in plan.statements if one.rows}
-        for statement in plan.statements:
+        ahead = {one.sql: self._rows_ahead(one.rows) for one in wanted if one.rows}
+        for statement in wanted:
             if statement.sql in ahead:
                 self._insert("target", ahead[statement.sql])
             else:
                 self.database.execute(translated(statement.sql))
         return plan
+
+    def _search(self, search: Search, plan: Plan) -> None:
+        """What a step does about it with data files."""
+        assert plan.partitions is not None
+        of_source, of_target = zip((search.partition, plan.partitions.column), *search.keys, strict=True)
+        rows = self.database.execute(f"SELECT {', '.join(of_source)} FROM {search.change_table}").fetchall()
+        keys = {row for row in rows if row[0] in plan.partitions.late}
+        found = self.database.execute(f"SELECT {', '.join(of_target)}, rowid FROM target").fetchall()
+        self.database.executemany(
+            "DELETE FROM target WHERE rowid = ?", [row[-1:] for row in found if tuple(row[:-1]) in keys]
+        )
+        self.database.execute(f"DROP TABLE IF EXISTS {FOUND_ROWS}")
+        self.database.execute(f"CREATE TABLE {FOUND_ROWS} ({', '.join(search.columns)})")
+        rows = self.database.execute(
+            f"SELECT {', '.join(of_source)}, {', '.join(search.columns)} FROM {search.source}"
+        ).fetchall()
+        self._insert(FOUND_ROWS, [row[len(of_source) :] for row in rows if row[: len(of_source)] in keys])
 
     def _rows_ahead(self, text: str) -> list[tuple[Any, ...]]:
         found = self.database.execute(translated(text))
@@ -137,6 +160,7 @@ class SqliteWorld:
             identity_columns=tuple(partitions[:1]),
             total=Size(1, max(rows, 1), 1),
             scattered=self.random.random() < 0.7,
+            format_version=self.random.choice((2, 3)),
         )
         contents, cores = self._contents(analysis, target), self.random.choice((None, 1, 2))
         return choice.plan(analysis, target, contents, columns=self.columns, span=span, cores=cores)

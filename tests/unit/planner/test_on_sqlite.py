@@ -39,6 +39,7 @@ def play(case: Case, seed: int, batches: int = BATCHES) -> set[str]:
     for number in range(batches):
         plan = world.batch()
         used |= {plan.pattern} | ({"with a range"} if plan.span is not None else set())
+        used |= {"by a search"} if plan.search is not None else set()
         wanted, there = world.full(), world.target()
         statements = "\n".join(statement.sql for statement in plan.statements)
         assert wanted == there, (
@@ -56,6 +57,11 @@ def test_the_target_follows_random_histories(case: Case) -> None:
 def test_ranges_are_written_among_the_batches() -> None:
     used = [play(case, seed) for case in PLAYABLE[:10] for seed in range(HISTORIES)]
     assert sum("with a range" in one for one in used) > len(used) / 4
+
+
+def test_keys_are_searched_for_among_the_batches() -> None:
+    used = {case.name for case in PLAYABLE if any("by a search" in play(case, seed) for seed in range(HISTORIES))}
+    assert used >= {"views per account, country and day", "by position, renamed", "conditional sums"}, used
 
 
 @pytest.mark.parametrize("case", PLAYABLE, ids=lambda case: case.name)

@@ -84,6 +84,16 @@ def test_late_partitions_are_read_at_the_end_and_new_ones_from_the_change_table(
     )
 
 
+def test_keys_that_are_searched_for_are_read_once() -> None:
+    analysis = analysis_of(GROUPED.text.format(n="db"), *GROUPED.keys)
+    target = target_of(analysis, format_version=3)
+    plan = choice.plan(analysis, target, CONTENTS, cores=2)
+    assert plan.search is not None
+    _, by_spark = planned(GROUPED, SOURCES, CONTENTS)
+    once = Counter(by_spark) - Counter([Scan("changes", "db.events", "event_day", "identity", (LATE,))])
+    assert Counter(scans(plan, analysis, target)) == once
+
+
 def test_overwritten_partitions_are_read_at_the_end_and_nothing_of_the_target() -> None:
     _, found = planned(GROUPED, SOURCES, OVERWRITTEN)
     assert {(one.relation, one.values) for one in found} == {("end", (LATE,)), ("changes", (NEW,))}

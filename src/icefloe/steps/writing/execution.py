@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from icefloe.planner.inputs import Column
 from icefloe.planner.logic import Change
 from icefloe.planner.plan import Plan, Statement
 from icefloe.planner.spans import Span
+from icefloe.rows import NotPlainError
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.launch import CORES
@@ -36,6 +37,7 @@ from icefloe.steps.writing import columns, ranges, told
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
 from icefloe.steps.writing.ledger import Ledger
+from icefloe.steps.writing.searching import Searching
 from icefloe.steps.writing.shadowing import Shadow
 from icefloe.steps.writing.told import Told
 from icefloe.steps.writing.versions import Versions, rebuilding
@@ -109,6 +111,8 @@ class _Attempt:
     compared_rows: int = 0
     plan: Plan | None = None
     """Of what was written last."""
+    failure: BaseException | None = None
+    """What went wrong first."""
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -126,7 +130,7 @@ class _Attempt:
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, seen.facts, plan)
         self.ledger.forget()
         with _settings(self.session, plan.settings), self._carried_range():
-            self._run(plan, partial(self.ledger.planned, seen.analysis, seen.facts, plan))
+            self._run(plan, self._searching(fence, seen, plan), partial(self.ledger.planned, seen.analysis, seen.facts))
         self._refuse_duplicates(plan, seen.facts)
         self._refuse_if_altered(seen.facts)
         if shadow is not None:
@@ -208,30 +212,92 @@ class _Attempt:
         if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
-    def _run(self, plan: Plan, count: Callable[[], None]) -> None:
-        """The statements in their order, with what may be done at the same time. ``count`` what they read before the last begins,
-        which is to carry it."""
-        lanes = [[one for one in plan.statements if one.beside is beside] for beside in (False, True)]
-        early = [one for one in lanes[0][1:] if one.rows]
-        if len(lanes[0]) < 2:
-            count()
-        if len(plan.statements) < 2:
-            self._run_in_order(lanes[0])
+    def _searching(self, fence: Fence, seen: _Seen, plan: Plan) -> Searching | None:
+        found, base = plan.search, seen.facts.base
+        if found is None or base is None or plan.partitions is None:
+            return None
+        end = next(one.end for one in self.work.sources if one.table == found.source)
+        assert end is not None
+        return Searching(
+            self.session,
+            self.lake,
+            found,
+            plan.partitions,
+            target=seen.facts.target.name,
+            base=base,
+            end=end.snapshot_id,
+            branch=fence.branch,
+            properties=self.mark.properties(),
+            # What runs beside has a core to itself.
+            threads=max((seen.cores or 1) - any(one.beside for one in plan.statements), 1),
+            log=self.log,
+        )
+
+    def _run(self, plan: Plan, searching: Searching | None, count: Callable[[Plan], None]) -> None:
+        """What the plan says, with what may be done at the same time. ``count`` what is read before the last statement begins, which is
+        to carry it."""
+        self.failure = None
+        ordered = [one for one in plan.statements if not one.beside]
+        beside = [one for one in plan.statements if one.beside]
+        # Spark gives cores to what was asked for first: let that be what something else waits for.
+        self._together(
+            partial(self._search_or_run, plan, searching, ordered, count),
+            *([partial(self._run_in_order, beside)] if beside else []),
+        )
+
+    def _search_or_run(
+        self, plan: Plan, searching: Searching | None, ordered: list[Statement], count: Callable[[Plan], None]
+    ) -> None:
+        if searching is None:
+            self._run_ordered(ordered, partial(count, plan))
             return
-        with ThreadPoolExecutor(3 + len(early)) as pool:
-            # Spark gives cores to what was asked for first: let that be what something else waits for.
+        with ThreadPoolExecutor(1) as pool:
+            counted = pool.submit(count, plan)
+            try:
+                found = searching.find()
+            except NotPlainError as reason:
+                self.log(f"search: by Spark, since {reason}")
+                counted.result()
+                self._run_ordered(ordered, partial(count, replace(plan, search=None)))
+                return
+            searching.hand_over(found)
+            # In either order: what is deleted lies in files that were there before, by its positions.
+            self._together(
+                partial(searching.delete, found),
+                partial(self._run_in_order, searching.search.statements, counted=counted),
+            )
+
+    def _run_ordered(self, statements: list[Statement], count: Callable[[], None]) -> None:
+        """One after the other. Rows of later ones may be computed ahead, and what is read is counted meanwhile."""
+        early = [one for one in statements[1:] if one.rows]
+        if len(statements) < 2:
+            count()
+            self._run_in_order(statements)
+            return
+        with ThreadPoolExecutor(1 + len(early)) as pool:
             ahead = {one.sql: pool.submit(self._compute, one) for one in early}
-            counted = pool.submit(count) if len(lanes[0]) > 1 else None
-            under_way: list[Future[Any]] = [*ahead.values(), pool.submit(self._run_in_order, lanes[0], ahead, counted)]
-            under_way.append(pool.submit(self._run_in_order, lanes[1]))
+            counted = pool.submit(count)
+            self._together(
+                partial(self._run_in_order, statements, ahead, counted), *[one.result for one in ahead.values()]
+            )
+
+    def _together(self, *works: Callable[[], object]) -> None:
+        """All at the same time, until one fails."""
+        if len(works) == 1:
+            works[0]()
+            return
+        with ThreadPoolExecutor(len(works)) as pool:
+            under_way = [pool.submit(work) for work in works]
             try:
                 for one in wait(under_way, return_when=FIRST_EXCEPTION).done:
                     one.result()
-            except BaseException:
-                # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end.
+            except BaseException as error:
+                # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end. It fails
+                # by that, too, and is not to be heard of.
+                self.failure = self.failure or error
                 with suppress(Exception):
                     self.session.interruptAll()
-                raise
+                raise self.failure from None
 
     def _run_in_order(
         self,

@@ -1,0 +1,104 @@
+"""Whether the step itself looks up a batch's changed keys, in place of Spark: see :mod:`icefloe.rows` for how.
+
+It pays on a local server, where the cores are the same and a row costs a quarter of what it costs through Spark; on a cluster Spark has more
+of them. What is found is handed to Spark with the statement, so it must be little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from icefloe.planner.analysis import Analysis, Link, bare
+from icefloe.planner.influence import Occurrence
+from icefloe.planner.inputs import Contents, SourceState, TargetState
+from icefloe.planner.plan import Partitions, Search
+from icefloe.planner.statements import KeyColumn, Writer
+from icefloe.rows.types import is_key, is_plain
+
+MOST_FOUND = 300_000
+"""Rows that are handed to Spark, as far as can be told before: see ``docs/benchmarks.md``."""
+_FORMAT_VERSION = 3
+_METADATA_COLUMNS = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+
+
+def search(
+    analysis: Analysis,
+    target: TargetState,
+    contents: Contents,
+    link: Link,
+    touched: Partitions,
+    writer: Writer,
+    *,
+    new_from_changes: bool,
+) -> Search | None:
+    """How, or ``None``: Spark does it."""
+    one = analysis.single
+    if one is None or not touched.late:
+        return None
+    state, partition = analysis.state(one), link.sources[one.id]
+    plain = state.append_only and state.change_table is not None and partition.transform == "identity"
+    if not plain or len(analysis.query.tables) != 1 or writer.gathered_by is None:
+        return None
+    if target.format_version != _FORMAT_VERSION or not target.merge_on_read:
+        return None
+    keys = _keys(analysis, target, state, one, writer.keys)
+    columns = _columns(analysis.query.tree, state)
+    if not keys or columns is None or not _few(analysis, contents, link, touched, writer, one):
+        return None
+    assert state.change_table is not None
+    statements = replace(writer, found=True).restricted(touched, new_from_changes=new_from_changes)
+    return Search(
+        state.name,
+        state.change_table,
+        partition.column,
+        keys,
+        columns,
+        tuple(one for one in statements if not one.beside),
+    )
+
+
+def _keys(
+    analysis: Analysis, target: TargetState, state: SourceState, one: Occurrence, keys: tuple[KeyColumn, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Columns of both that are the same as they are. Empty: there is one that is not."""
+    types = {column.name.lower(): column.type for column in target.columns}
+    found = []
+    for key in keys:
+        text = analysis.key_maps[key.name.lower()][one.id]
+        column = next((column for column in state.columns if bare(column.name) == text), None)
+        if column is None or not is_key(column.type) or types.get(key.name.lower()) != column.type:
+            return ()
+        if not key.few:
+            found.append((column.name, key.name))
+    return tuple(found)
+
+
+def _columns(tree: exp.Query, state: SourceState) -> tuple[str, ...] | None:
+    """Every column of the source whose name the SELECT has anywhere, or all; ``None``: some cannot be handed over."""
+    named = {part.name.lower() for one in tree.find_all(exp.Column) for part in one.parts}
+    if named & _METADATA_COLUMNS:
+        return None
+    every = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
+    wanted = [column for column in state.columns if every or column.name.lower() in named]
+    if not wanted or not all(is_plain(column.type) for column in wanted):
+        return None
+    return tuple(column.name for column in wanted)
+
+
+def _few(
+    analysis: Analysis, contents: Contents, link: Link, touched: Partitions, writer: Writer, one: Occurrence
+) -> bool:
+    """Each changed row brings its group along."""
+    found = analysis.influence
+    assert found is not None
+    rows = sum(link.added.get(value, 0) for value in touched.late)
+    each = 1.0 if one.id in found.relation.linear else writer.rows_a_group
+    if each is None:
+        return False
+    live = contents.source or {}
+    most = sum(live[value].rows for value in touched.late if value in live)
+    return min(rows * max(each, 1), most or rows * each) <= MOST_FOUND

@@ -1,0 +1,114 @@
+"""A plan's search, carried out: changed keys looked up in data files, the target's rows deleted, the source's handed to Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from icefloe.faults import fault
+from icefloe.lake import Lake, history
+from icefloe.lake.catalog import LoadedTable
+from icefloe.planner.plan import FOUND_ROWS, Partitions, Search
+from icefloe.rows import NotPlainError
+from icefloe.rows.deleting import Deletion
+from icefloe.rows.files import live_files
+from icefloe.rows.finding import Finder
+
+MOST_FOUND = 1_000_000
+"""Rows of the source: more are left to Spark, however few were expected."""
+
+
+@dataclass(frozen=True)
+class Searching:
+    """``base``: the snapshot of the target that is looked at; ``end``: that of the source. ``branch`` stands on ``base``, and nothing on it
+    has touched a file of the late partitions."""
+
+    session: Any
+    lake: Lake
+    search: Search
+    touched: Partitions
+    target: str
+    base: int
+    end: int
+    branch: str
+    properties: Mapping[str, str]
+    """Of the snapshot that deletes."""
+    threads: int
+    log: Callable[[str], None]
+
+    def find(self) -> Found:
+        """Raises :class:`NotPlainError` where it is not for us; nothing was written then."""
+        began = time.monotonic()
+        search, late = self.search, self.touched.late
+        changes, source, target = (self.lake.table(name) for name in (search.change_table, search.source, self.target))
+        new = live_files(changes, _head(changes), search.partition, late)
+        of_source, of_target = [own for own, _ in search.keys], [own for _, own in search.keys]
+        keys = Finder(changes, of_source, most=MOST_FOUND).keys(new, self.threads)
+        old = live_files(target, self.base, self.touched.column, late)
+        wanted = live_files(source, self.end, search.partition, late)
+        positions = Finder(target, of_target, most=MOST_FOUND).positions(old, keys, self.threads)
+        rows = Finder(source, of_source, most=MOST_FOUND).rows(
+            wanted, keys, search.columns, self.threads, partition=search.partition
+        )
+        looked = sum(file.rows for file in (*old, *wanted))
+        self.log(f"search: {rows.num_rows:,} rows found among {looked:,}: {time.monotonic() - began:.1f} s")
+        deleted = {file: positions[file.path] for file in old if file.path in positions}
+        return Found(rows, Deletion(self.lake.tables, target, self.base, deleted))
+
+    def hand_over(self, found: Found) -> None:
+        """The rows, to the session, as the view that the append reads."""
+        frame(self.session, found.rows).createOrReplaceTempView(FOUND_ROWS)
+
+    def delete(self, found: Found) -> None:
+        """What was found in the target, from the attempt's branch. None of it: no snapshot."""
+        fault("spark.before_statement")
+        began = time.monotonic()
+        found.deletion.commit(self.branch, self.properties)
+        self.log(f"delete keys: {time.monotonic() - began:.1f} s")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of the source, and what is to be deleted from the target."""
+
+    rows: pa.Table
+    deletion: Deletion
+
+
+def frame(session: Any, rows: pa.Table) -> Any:
+    """Rows of Arrow's, as Spark reads them from a table."""
+    from pyspark.sql.types import StructField, StructType
+
+    schema = StructType([StructField(one.name, _spark_type(one.type)) for one in rows.schema])
+    return session.createDataFrame(rows, schema=schema)
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    """Said, and not left to PySpark: it takes a time without a zone for one of the session's (4.1)."""
+    from pyspark.sql import types
+
+    if pa.types.is_decimal(kind):
+        return types.DecimalType(kind.precision, kind.scale)
+    return {
+        pa.bool_(): types.BooleanType(),
+        pa.int32(): types.IntegerType(),
+        pa.int64(): types.LongType(),
+        pa.float32(): types.FloatType(),
+        pa.float64(): types.DoubleType(),
+        pa.date32(): types.DateType(),
+        pa.timestamp("us"): types.TimestampNTZType(),
+        pa.timestamp("us", tz="UTC"): types.TimestampType(),
+        pa.string(): types.StringType(),
+        pa.binary(): types.BinaryType(),
+    }[kind]
+
+
+def _head(table: LoadedTable) -> int:
+    head = history.head(table.metadata, "main", table=table.name)
+    if head is None:
+        raise NotPlainError(f"{table.name} has no rows")
+    return head

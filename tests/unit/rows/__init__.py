@@ -1,0 +1,1 @@
+"""Rows of data files, without files."""
