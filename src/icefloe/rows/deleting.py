@@ -15,6 +15,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from icefloe.faults import fault
 from icefloe.lake import storage
 from icefloe.lake.catalog import LoadedTable, Tables
 from icefloe.lake.content import manifests_of
@@ -79,6 +80,7 @@ class Deletion:
             parent = now.metadata.snapshots[held.snapshot_id]
             snapshot = _Commit(now, parent, added, properties).write()
             committed.append(snapshot["snapshot-id"])
+            fault("search.before_commit")
             return snapshot
 
         self._tables.add_snapshot(table.identifier, branch, make)

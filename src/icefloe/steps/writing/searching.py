@@ -12,11 +12,13 @@ import pyarrow as pa
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
 from icefloe.lake.catalog import LoadedTable
+from icefloe.lake.errors import CommitConflictError
 from icefloe.planner.plan import FOUND_ROWS, Partitions, Search
 from icefloe.rows import NotPlainError
 from icefloe.rows.deleting import Deletion
 from icefloe.rows.files import live_files
 from icefloe.rows.finding import Finder
+from icefloe.spark.fence import TargetMovedError
 
 MOST_FOUND = 1_000_000
 """Rows of the source: more are left to Spark, however few were expected."""
@@ -56,6 +58,7 @@ class Searching:
         )
         looked = sum(file.rows for file in (*old, *wanted))
         self.log(f"search: {rows.num_rows:,} rows found among {looked:,}: {time.monotonic() - began:.1f} s")
+        fault("search.found")
         deleted = {file: positions[file.path] for file in old if file.path in positions}
         return Found(rows, Deletion(self.lake.tables, target, self.base, deleted))
 
@@ -65,9 +68,11 @@ class Searching:
 
     def delete(self, found: Found) -> None:
         """What was found in the target, from the attempt's branch. None of it: no snapshot."""
-        fault("spark.before_statement")
         began = time.monotonic()
-        found.deletion.commit(self.branch, self.properties)
+        try:
+            found.deletion.commit(self.branch, self.properties)
+        except CommitConflictError as error:
+            raise TargetMovedError(error.message, where=self.target, hint="the step is repeated") from error
         self.log(f"delete keys: {time.monotonic() - began:.1f} s")
 
 
