@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from icefloe.lake import Lake
+from icefloe.lake import Lake, storage
 from icefloe.lake.catalog import RefChange, Tables
 from icefloe.lake.content import manifests_of
 from icefloe.lake.errors import CommitConflictError
 from icefloe.lake.manifests import DELETES
+from icefloe.planner.plan import Partitions, Search
 from icefloe.rows import NotPlainError
 from icefloe.rows.deleting import Deletion
 from icefloe.rows.files import live_files
 from icefloe.rows.finding import Finder, Keys
+from icefloe.steps.writing import searching
 from icefloe.steps.writing.searching import frame
 from tests.spark_server import Project
 
@@ -406,3 +410,51 @@ def test_too_many_rows_are_left_to_spark(project: Project, spark: SparkSession, 
     assert len(table.found(keys, ("id",), ["id", "day"], most=50)) == 50
     with pytest.raises(NotPlainError, match="more than 49 rows"):
         table.found(keys, ("id",), ["id"], most=49)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "reason"), [("INT", 10**6, "of other types"), ("BIGINT", 1, "with a changed key take")]
+)
+def test_a_search_leaves_to_spark_what_it_cannot_compare_or_hand_over(
+    project: Project,
+    spark: SparkSession,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    most: int,
+    reason: str,
+) -> None:
+    """A key that was widened after the capture has another type in the change table."""
+    source, target = (made(project, spark, lake, name, "id BIGINT, day DATE", MERGE_ON_READ) for name in ("s", "t"))
+    changed = made(project, spark, lake, "changed", f"id {kind}, day DATE", MERGE_ON_READ)
+    for table in (source, target, changed):
+        table.sql(f"INSERT INTO {{t}} SELECT CAST(id AS {kind}), DATE'2026-03-01' FROM range(9)")
+    monkeypatch.setattr(searching, "MOST_BYTES", most)
+    search = Search(source.name, changed.name, "day", (("id", "id"),), ("id", "day"), ())
+    found = searching.Searching(
+        spark,
+        lake,
+        search,
+        Partitions("day", late=tuple(DAYS)),
+        target=target.name,
+        base=target.head,
+        end=source.head,
+        branch="attempt",
+        properties={},
+        threads=1,
+        log=print,
+    )
+    with pytest.raises(NotPlainError, match=reason):
+        found.find()
+
+
+def test_a_file_without_rows_has_no_keys(project: Project, spark: SparkSession, lake: Lake) -> None:
+    changed = made(project, spark, lake, "changed", "id BIGINT, day DATE", MERGE_ON_READ)
+    changed.sql("INSERT INTO {t} SELECT id, DATE'2026-03-01' FROM range(3)")
+    loaded = lake.table(changed.name)
+    (file,) = live_files(loaded, changed.head, "day", DAYS)
+    path = f"{loaded.metadata.location}/data/empty.parquet".removeprefix("file:").replace("///", "/")
+    stored = pq.ParquetFile(storage.normal(file.path))
+    pq.ParquetWriter(path, stored.schema_arrow).close()
+    keys = Finder(loaded, ["id"], most=9).keys([replace(file, path=f"file:{path}")], 1)
+    assert keys.hits(file.value, [pa.chunked_array([[0, 1, 2]])]).tolist() == []

@@ -81,17 +81,24 @@ class Finder:
         self._most = most
         self._found = 0
 
+    @property
+    def key_types(self) -> list[str]:
+        """By Iceberg's words. Keys of one table are found in another that has the same."""
+        return [field.type for field in self._keys]
+
     def keys(self, files: Sequence[LiveFile], threads: int) -> Keys:
         """The keys of all rows of the files."""
         by_value: dict[Any, list[pa.Table]] = {}
-        names = [str(number) for number in range(len(self._keys))]
+        schema = pa.schema([(str(number), arrow_type(field.type)) for number, field in enumerate(self._keys)])
 
         def read(file: LiveFile) -> tuple[Any, pa.Table]:
             if file.vector is not None:
                 raise NotPlainError(f"{self._name} has rows deleted")
             with _Opened(self._io, file) as opened:
                 groups = [opened.keys(group, self._keys) for group in range(opened.groups)]
-            return file.value, pa.concat_tables([pa.table(one, names=names) for one in groups])
+            return file.value, pa.concat_tables(
+                [schema.empty_table(), *(pa.table(one, schema=schema) for one in groups)]
+            )
 
         for value, table in _each(read, files, threads):
             by_value.setdefault(value, []).append(table)

@@ -260,6 +260,8 @@ class _Attempt:
                 counted.result()
                 self._run_ordered(ordered, partial(count, replace(plan, search=None)))
                 return
+            if self.failure is not None:
+                return  # something beside has failed meanwhile
             searching.hand_over(found)
             # In either order: what is deleted lies in files that were there before, by its positions.
             self._together(

@@ -22,6 +22,8 @@ from icefloe.spark.fence import TargetMovedError
 
 MOST_FOUND = 1_000_000
 """Rows of the source: more are left to Spark, however few were expected."""
+MOST_BYTES = 64 * 2**20
+"""Likewise: they go to Spark in one piece."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,19 @@ class Searching:
         began = time.monotonic()
         search, late = self.search, self.touched.late
         changes, source, target = (self.lake.table(name) for name in (search.change_table, search.source, self.target))
-        new = live_files(changes, _head(changes), search.partition, late)
         of_source, of_target = [own for own, _ in search.keys], [own for _, own in search.keys]
-        keys = Finder(changes, of_source, most=MOST_FOUND).keys(new, self.threads)
+        in_changes, in_source = (Finder(table, of_source, most=MOST_FOUND) for table in (changes, source))
+        in_target = Finder(target, of_target, most=MOST_FOUND)
+        if not in_changes.key_types == in_source.key_types == in_target.key_types:
+            raise NotPlainError("the keys are of other types by now")
+        new = live_files(changes, _head(changes), search.partition, late)
         old = live_files(target, self.base, self.touched.column, late)
         wanted = live_files(source, self.end, search.partition, late)
-        positions = Finder(target, of_target, most=MOST_FOUND).positions(old, keys, self.threads)
-        rows = Finder(source, of_source, most=MOST_FOUND).rows(
-            wanted, keys, search.columns, self.threads, partition=search.partition
-        )
+        keys = in_changes.keys(new, self.threads)
+        positions = in_target.positions(old, keys, self.threads)
+        rows = in_source.rows(wanted, keys, search.columns, self.threads, partition=search.partition)
+        if rows.nbytes > MOST_BYTES:
+            raise NotPlainError(f"the rows of {search.source} with a changed key take {rows.nbytes >> 20:,} MB")
         looked = sum(file.rows for file in (*old, *wanted))
         self.log(f"search: {rows.num_rows:,} rows found among {looked:,}: {time.monotonic() - began:.1f} s")
         fault("search.found")
