@@ -1,4 +1,4 @@
-"""Three thresholds of the write planner, by how many rows share a key: ``python -m benchmarks.group_sizes [--events-per-day 500000]``.
+"""Four thresholds of the write planner, by how many rows share a key: ``python -m benchmarks.group_sizes [--events-per-day 500000]``.
 
 On three days of the playback pipeline stage 2 is brought up to date on one warm server in two ways for each threshold, the one that the planner takes
 below it and the one above, with more and more rows to a group:
@@ -8,6 +8,8 @@ below it and the one above, with more and more rows to a group:
 - ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`).
 - ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.keys.ROWS_PER_VALUE`,
   :data:`icefloe.planner.keys.MOST_ALONG`, which ``along`` is compared with).
+- ``search``: late rows, looked up by the step itself against by Spark (:data:`icefloe.planner.search.MOST_FOUND`, which ``found`` is compared with: as many
+  rows as metadata lets expect).
 
 The last line is the figures as JSON: seconds of both ways, and ``ratio``, the first against the second. A threshold is where that passes 1. All targets
 must equal the full recomputation.
@@ -26,12 +28,16 @@ from unittest.mock import patch
 from benchmarks.playback_pipeline import AGGREGATE, KEYS, Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
-from icefloe.planner import choice, keys, statements
+from icefloe.planner import choice, keys, search, statements
+from icefloe.steps.writing import searching
 
 DAYS = 3
 BY_TITLE = """SELECT account_id, title_id, event_day, count(*) AS views, sum(view_min) AS view_min
 FROM {source} GROUP BY account_id, title_id, event_day"""
 """An account has as many rows as it has views, nearly: titles are many."""
+
+BY_SPARK: dict[str, float] = {"MOST_FOUND": -1}
+HERE: dict[str, float] = {"MOST_FOUND": 10**12, "MOST_ROWS": 10**12, "MOST_BYTES": 10**12}
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,15 @@ class Trial:
 TRIALS = (
     Trial(
         "small_groups",
-        {"small": lambda _: {"NEARLY_UNIQUE": 0.0}, "large": lambda _: {"NEARLY_UNIQUE": 9e9}},
+        {
+            "small": lambda _: {"NEARLY_UNIQUE": 0.0} | BY_SPARK,
+            "large": lambda _: {"NEARLY_UNIQUE": 9e9} | BY_SPARK,
+        },
         (2, 16, 64, 256, 2048),
     ),
     Trial(
         "few_rows",
-        {"few": lambda _: {"FEW_ROWS": 10**12}, "many": lambda _: {"FEW_ROWS": 0}},
+        {"few": lambda _: {"FEW_ROWS": 10**12} | BY_SPARK, "many": lambda _: {"FEW_ROWS": 0} | BY_SPARK},
         (2, 32, 256, 100_000),
         (0.01, 0.1, 0.4, 1.0),
     ),
@@ -64,14 +73,15 @@ TRIALS = (
         "one_key",
         # Just so many that the account tells enough, and the title, of which there are two thousand, does not.
         {
-            "one": lambda events: {"ROWS_PER_VALUE": 1.5 * events, "MOST_ALONG": 1e9},
-            "all": lambda _: {"ROWS_PER_VALUE": 1e-9},
+            "one": lambda events: {"ROWS_PER_VALUE": 1.5 * events, "MOST_ALONG": 1e9} | BY_SPARK,
+            "all": lambda _: {"ROWS_PER_VALUE": 1e-9} | BY_SPARK,
         },
         (2, 8, 32, 128),
         (0.02, 0.2),
         BY_TITLE,
         ("account_id", "title_id", "event_day"),
     ),
+    Trial("search", {"here": lambda _: HERE, "spark": lambda _: BY_SPARK}, (2, 32, 256), (0.01, 0.1, 0.4, 1.0)),
 )
 
 
@@ -105,7 +115,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
     return {
         "events_per_day": asked.events_per_day,
         **found,
-        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE],
+        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE, search.MOST_FOUND],
         "equal": all(line["equal"] for lines in found.values() for line in lines),
     }
 
@@ -136,6 +146,7 @@ def _rows(trial: Trial, pipeline: Pipeline, per_account: float, rounds: int) -> 
         first, second = seconds.values()
         yield {
             "late_rows": int(share * pipeline.events_per_day),
+            "found": int(share * pipeline.events_per_day * max(source / result, 1)),
             "along": round(share * max(per_account - 1, 0) / DAYS, 3),
             "result_rows": round(result / source, 2),
             "seconds": {name: round(took / rounds, 2) for name, took in seconds.items()},
@@ -149,7 +160,7 @@ def _as_told(values: Mapping[str, float], way: Incremental) -> float:
     with ExitStack() as stack:
         stack.enter_context(patch.object(choice, "LARGE_PART", 2.0))
         for name, value in values.items():
-            home = next(module for module in (choice, keys, statements) if name in vars(module))
+            home = next(module for module in (choice, keys, statements, search, searching) if name in vars(module))
             stack.enter_context(patch.object(home, name, value))
         return timed(way.stage2)
 

@@ -1,7 +1,7 @@
 """From which share of new rows on a partition is overwritten: ``python -m benchmarks.large_part [--events-per-day 1000000] [--days 3]``.
 
-Late events go to all days of the two-stage pipeline at once, more with each step, and stage 2 is brought up to date in three ways on one warm
-server: changed keys deleted and computed again in the form for many rows, and in that for few, or partitions as a whole. The last line is
+Late events go to all days of the two-stage pipeline at once, more with each step, and stage 2 is brought up to date in four ways on one warm
+server: changed keys looked up by the step itself, or deleted and computed again by Spark in the form for many rows, and in that for few, or partitions as a whole. The last line is
 the figures as JSON: for each share of a partition's rows that is new the seconds of each, and ``ratio``, the best by key against as a whole.
 The planner's threshold (:data:`icefloe.planner.choice.LARGE_PART`) is where that passes 1; that for few rows
 (:data:`icefloe.planner.statements.FEW_ROWS`) where their form is no longer the quicker one. All targets must equal the full recomputation.
@@ -17,11 +17,17 @@ from unittest.mock import patch
 from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
-from icefloe.planner import choice, statements
+from icefloe.planner import choice, search, statements
+from icefloe.steps.writing import searching
 
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
-WAYS = {"by many keys": (2.0, 0), "by few keys": (2.0, 10**12), "as a whole": (0.0, 0)}
-"""Each way by the thresholds that make the planner take it: ``LARGE_PART`` and ``FEW_ROWS``."""
+WAYS = {
+    "by a search": (2.0, 10**12, 10**12),
+    "by many keys": (2.0, 0, -1),
+    "by few keys": (2.0, 10**12, -1),
+    "as a whole": (0.0, 0, -1),
+}
+"""Each way by the thresholds that make the planner take it: ``LARGE_PART``, ``FEW_ROWS`` and ``MOST_FOUND``."""
 
 
 def main() -> int:
@@ -53,8 +59,13 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
             pipeline.load_late(events, asked.days)
             for name in list(ways) if (number + turn) % 2 else list(ways)[::-1]:
                 ways[name].stage1()
-                large, few = WAYS[name]
-                with patch.object(choice, "LARGE_PART", large), patch.object(statements, "FEW_ROWS", few):
+                large, few, found = WAYS[name]
+                with (
+                    patch.object(choice, "LARGE_PART", large),
+                    patch.object(statements, "FEW_ROWS", few),
+                    patch.object(search, "MOST_FOUND", found),
+                    patch.multiple(searching, MOST_ROWS=found, MOST_BYTES=found),
+                ):
                     took = timed(ways[name].stage2)
                 say(f"turn {turn}  {share:.0%} new, {events:,} rows  {name:<12} {took:.2f} s")
                 seconds.setdefault(share, {})[name] = took
@@ -65,10 +76,10 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
         "days": asked.days,
         "seconds": {share: {name: round(took, 2) for name, took in both.items()} for share, both in seconds.items()},
         "ratio": {
-            share: round(min(all_["by many keys"], all_["by few keys"]) / all_["as a whole"], 2)
+            share: round(min(took for name, took in all_.items() if name != "as a whole") / all_["as a whole"], 2)
             for share, all_ in seconds.items()
         },
-        "thresholds": [choice.LARGE_PART, statements.FEW_ROWS],
+        "thresholds": [choice.LARGE_PART, statements.FEW_ROWS, search.MOST_FOUND],
         "equal": equal,
     }
 

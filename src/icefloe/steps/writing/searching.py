@@ -20,7 +20,7 @@ from icefloe.rows.files import live_files
 from icefloe.rows.finding import Finder
 from icefloe.spark.fence import TargetMovedError
 
-MOST_FOUND = 1_000_000
+MOST_ROWS = 1_000_000
 """Rows of the source: more are left to Spark, however few were expected."""
 MOST_BYTES = 64 * 2**20
 """Likewise: they go to Spark in one piece."""
@@ -50,8 +50,8 @@ class Searching:
         search, late = self.search, self.touched.late
         changes, source, target = (self.lake.table(name) for name in (search.change_table, search.source, self.target))
         of_source, of_target = [own for own, _ in search.keys], [own for _, own in search.keys]
-        in_changes, in_source = (Finder(table, of_source, most=MOST_FOUND) for table in (changes, source))
-        in_target = Finder(target, of_target, most=MOST_FOUND)
+        in_changes, in_source = (Finder(table, of_source, most=MOST_ROWS) for table in (changes, source))
+        in_target = Finder(target, of_target, most=MOST_ROWS)
         if not in_changes.key_types == in_source.key_types == in_target.key_types:
             raise NotPlainError("the keys are of other types by now")
         new = live_files(changes, _head(changes), search.partition, late)
