@@ -73,6 +73,9 @@ class Tampering:
         self._spark = spark
         self._act = act
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
     def sql(self, text: str) -> Any:
         found = re.search(r"\S+\.branch_attempt_\w+", text)
         if found and " AS missing" in text:

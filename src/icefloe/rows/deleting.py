@@ -19,7 +19,7 @@ from icefloe.faults import fault
 from icefloe.lake import storage
 from icefloe.lake.catalog import LoadedTable, Tables
 from icefloe.lake.content import manifests_of
-from icefloe.lake.errors import CommitConflictError
+from icefloe.lake.errors import CommitConflictError, StorageError
 from icefloe.lake.manifests import (
     DATA,
     DELETES,
@@ -45,7 +45,7 @@ FORMAT_VERSION = 3
 
 class Deletion:
     """Of these files of a snapshot these rows are to be deleted, those included that are already. Whatever is in the way is said when it is
-    made: :class:`NotPlainError`. Nothing is written before :meth:`commit`."""
+    made, :class:`NotPlainError`: the vectors are written then, so that it is known whether they can be."""
 
     def __init__(
         self, tables: Tables, table: LoadedTable, snapshot_id: int, deleted: Mapping[LiveFile, BitMap64]
@@ -57,20 +57,14 @@ class Deletion:
                 raise NotPlainError(f"{table.name} has rows that were given no ids since it became version 3")
         self._tables = tables
         self._table = table
-        self._deleted = deleted
-        self._likes = {file.manifest.spec_id: _like(table, file.manifest) for file in deleted}
+        self._added = _written(table, deleted) if deleted else None
 
     def commit(self, branch: str, properties: Mapping[str, str]) -> int | None:
         """Let the branch go on to a snapshot without these rows, and return that; ``None``: there are none. ``properties`` go into its
         summary. Whatever the branch has on top of the snapshot that was looked at must not have touched these files."""
-        if not self._deleted:
+        added = self._added
+        if added is None:
             return None
-        table = self._table
-        data, blobs = puffin({file.path: positions for file, positions in self._deleted.items()})
-        folder = table.metadata.properties.get("write.data.path") or f"{table.metadata.location}/data"
-        path = f"{folder.rstrip('/')}/{uuid.uuid4()}-deletes.puffin"
-        storage.write(table.io, path, data)
-        added = _Added(path, len(data), {file: blobs[file.path] for file in self._deleted}, self._likes)
         committed: list[int] = []
 
         def make(now: LoadedTable) -> Mapping[str, Any]:
@@ -83,7 +77,7 @@ class Deletion:
             fault("search.before_commit")
             return snapshot
 
-        self._tables.add_snapshot(table.identifier, branch, make)
+        self._tables.add_snapshot(self._table.identifier, branch, make)
         return committed[-1]
 
 
@@ -95,6 +89,18 @@ class _Added:
     size: int
     blobs: Mapping[LiveFile, Blob]
     likes: Mapping[int, Manifest]
+
+
+def _written(table: LoadedTable, deleted: Mapping[LiveFile, BitMap64]) -> _Added:
+    likes = {file.manifest.spec_id: _like(table, file.manifest) for file in deleted}
+    data, blobs = puffin({file.path: positions for file, positions in deleted.items()})
+    folder = table.metadata.properties.get("write.data.path") or f"{table.metadata.location}/data"
+    path = f"{folder.rstrip('/')}/{uuid.uuid4()}-deletes.puffin"
+    try:
+        storage.write(table.io, path, data)
+    except StorageError as error:
+        raise NotPlainError(f"{table.name} cannot be written to from here: {error.message}") from error
+    return _Added(path, len(data), {file: blobs[file.path] for file in deleted}, likes)
 
 
 def _like(table: LoadedTable, file: ManifestFile) -> Manifest:

@@ -151,10 +151,13 @@ class Ledger:
 
 
 def _batch(past: Iterator[Snapshot]) -> Iterator[Snapshot]:
-    """The snapshots of the batch whose last one comes first. A DELETE of whole files carries no mark, and adds nothing."""
+    """The snapshots of the batch whose last one comes first. A DELETE of whole files carries no mark, and adds nothing: it may lie among
+    them, and is passed over."""
     first: tuple[str | None, ...] | None = None
     for snapshot in past:
         found = tuple(snapshot.summary.get(name) for name in _ONE_BATCH)
+        if found[0] is None and first is not None:
+            continue
         if found[0] is None or (first is not None and found != first):
             return
         first = found
