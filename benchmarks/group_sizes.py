@@ -8,8 +8,8 @@ below it and the one above, with more and more rows to a group:
 - ``few_rows``: late rows for all days, in the form for few of them against that for many (:data:`icefloe.planner.statements.FEW_ROWS`).
 - ``one_key``: late rows, looked up by the one key that nearly tells a row against by all keys (:data:`icefloe.planner.keys.ROWS_PER_VALUE`,
   :data:`icefloe.planner.keys.MOST_ALONG`, which ``along`` is compared with).
-- ``search``: late rows, looked up by the step itself against by Spark (:data:`icefloe.planner.search.MOST_FOUND`, which ``found`` is compared with: as many
-  rows as metadata lets expect).
+- ``search``: late rows, looked up by the step itself against by Spark (:data:`icefloe.planner.search.FEW_FOUND` and others, which ``found`` is compared with: as
+  many rows as metadata lets expect).
 
 The last line is the figures as JSON: seconds of both ways, and ``ratio``, the first against the second. A threshold is where that passes 1. All targets
 must equal the full recomputation.
@@ -37,7 +37,7 @@ FROM {source} GROUP BY account_id, title_id, event_day"""
 """An account has as many rows as it has views, nearly: titles are many."""
 
 BY_SPARK: dict[str, float] = {"MOST_FOUND": -1}
-HERE: dict[str, float] = {"MOST_FOUND": 10**12, "MOST_ROWS": 10**12, "MOST_BYTES": 10**12}
+HERE: dict[str, float] = dict.fromkeys(("FEW_FOUND", "MOST_FOUND", "MOST_ROWS", "MOST_BYTES"), 10**12)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
     return {
         "events_per_day": asked.events_per_day,
         **found,
-        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE, search.MOST_FOUND],
+        "thresholds": [choice.NEARLY_UNIQUE, statements.FEW_ROWS, keys.ROWS_PER_VALUE, search.FEW_FOUND],
         "equal": all(line["equal"] for lines in found.values() for line in lines),
     }
 

@@ -63,7 +63,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
                 with (
                     patch.object(choice, "LARGE_PART", large),
                     patch.object(statements, "FEW_ROWS", few),
-                    patch.object(search, "MOST_FOUND", found),
+                    patch.multiple(search, FEW_FOUND=found, MOST_FOUND=found),
                     patch.multiple(searching, MOST_ROWS=found, MOST_BYTES=found),
                 ):
                     took = timed(ways[name].stage2)

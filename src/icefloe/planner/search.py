@@ -17,8 +17,12 @@ from icefloe.planner.plan import Partitions, Search
 from icefloe.planner.statements import KeyColumn, Writer
 from icefloe.rows.types import is_key, is_plain
 
+FEW_FOUND = 30_000
+"""Rows, as far as can be told before, that are handed to Spark whatever else there is: see ``docs/benchmarks.md``."""
 MOST_FOUND = 300_000
-"""Rows that are handed to Spark, as far as can be told before: see ``docs/benchmarks.md``."""
+"""More are not, however many are looked through for them,"""
+LOOKED_THROUGH = 200
+"""and in between only where so many are looked through for each that it is worth the handing over."""
 _FORMAT_VERSION = 3
 _METADATA_COLUMNS = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
@@ -101,4 +105,7 @@ def _few(
         return False
     live = contents.source or {}
     most = sum(live[value].rows for value in touched.late if value in live)
-    return min(rows * max(each, 1), most or rows * each) <= MOST_FOUND
+    there = contents.target or {}
+    looked_through = most + sum(there[value].rows for value in touched.late if value in there)
+    expected = min(rows * max(each, 1), most or rows * each)
+    return expected <= min(max(FEW_FOUND, looked_through / LOOKED_THROUGH), MOST_FOUND)

@@ -107,14 +107,30 @@ def test_every_column_is_handed_over_where_the_select_says_so() -> None:
     assert found is not None and found.columns == tuple(one.name for one in plain.columns)
 
 
-@pytest.mark.parametrize(("late", "here"), [(0, True), (1, False)])
-def test_more_rows_than_can_be_handed_over_are_not_searched_for(late: int, here: bool) -> None:
-    """Each changed row brings its group along, of ten rows here; but no more than there are."""
-    late += search.MOST_FOUND // 10
-    key = PartitionKey("event_day", "date", "identity", {LATE: late, NEW: 100})
-    for most, few in ((10**7, False), (search.MOST_FOUND, True)):
-        contents = Contents(
-            target={LATE: Size(1, most // 10, 1)}, source={LATE: Size(1, most, 1), NEW: Size(1, 100, 1)}
-        )
-        plan = planned(sources=with_state("db.events", changed_partitions=(key,)), contents=contents)
-        assert (plan.search is not None) is (here or few)
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize(
+    ("live", "found"),
+    [
+        (10**6, search.FEW_FOUND),
+        (10**7, 10**7 * 11 // 10 // search.LOOKED_THROUGH),
+        (10**9, search.MOST_FOUND),
+    ],
+    ids=["few", "as many as are worth it", "as many as can be handed over"],
+)
+def test_more_rows_than_are_worth_handing_over_are_not_searched_for(live: int, found: int, more: int) -> None:
+    """Each changed row brings its group along, of ten rows here."""
+    contents = Contents(target={LATE: Size(1, live // 10, 1)}, source={LATE: Size(1, live, 1), NEW: Size(1, 100, 1)})
+    assert (_with_late(found // 10 + more, contents).search is None) is bool(more)
+
+
+def test_no_more_rows_are_expected_than_there_are() -> None:
+    contents = Contents(
+        target={LATE: Size(1, search.FEW_FOUND // 10, 1)},
+        source={LATE: Size(1, search.FEW_FOUND, 1), NEW: Size(1, 100, 1)},
+    )
+    assert _with_late(search.FEW_FOUND // 5, contents).search is not None
+
+
+def _with_late(rows: int, contents: Contents) -> Plan:
+    key = PartitionKey("event_day", "date", "identity", {LATE: rows, NEW: 100})
+    return planned(sources=with_state("db.events", changed_partitions=(key,)), contents=contents)
