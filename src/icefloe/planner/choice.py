@@ -338,7 +338,7 @@ class _Choice:
         by_key = touched is None or bool(touched.late)
         done = self._done(pattern, reason, statements, touched, reads)
         here = None
-        if touched is not None and self._link is not None and self._cores is not None:
+        if touched is not None and self._link is not None and self._cores is not None and self._request.search:
             here = search(
                 self._analysis,
                 self._target,

@@ -46,6 +46,8 @@ class Request:
     """Why the target is to be written anew, whatever has changed."""
     compact: bool = True
     """Small files that batches leave in the target's partitions are joined from time to time."""
+    search: bool = True
+    """Changed keys may be looked up by the step itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,7 @@ class _Body:
         **common: Any,
     ) -> Node:
         """SQL text, a ``.sql`` or ``.py`` file, or ``module:function``; ``table`` makes Icefloe write the result, and ``write`` says more of
-        how (``lookback``, ``range``, ``compact``, ``lookup_tables``, ``properties``)."""
+        how (``lookback``, ``range``, ``compact``, ``search``, ``lookup_tables``, ``properties``)."""
         named = {"table": table, "keys": keys, "pattern": pattern, "partition_by": partition_by}
         whole = {**_given(named), **(write or {})}
         if whole and "table" not in whole:

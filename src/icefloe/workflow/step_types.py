@@ -148,6 +148,10 @@ class WriteSettings(Settings):
         default="auto",
         description="auto: small files that late rows leave in the target's partitions are joined now and then",
     )
+    search: Annotated[Literal["auto", "off"], BeforeValidator(_lower)] = Field(
+        default="auto",
+        description="auto: on a local Spark server the step itself looks changed keys up where that is cheaper; off: always Spark",
+    )
     lookback: Lookback | None = Field(
         default=None, description="what this step replaces, for icefloe savings: 14d (days), or 14 (newest partitions)"
     )

@@ -10,6 +10,10 @@ import pytest
 from icefloe.planner import search
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState
 from icefloe.planner.plan import FOUND_ROWS, Plan
+from icefloe.steps.writing.work import request
+from icefloe.workflow.loading import load
+from icefloe.workflow.model import TypedStep
+from icefloe.workflow.step_types import BUILTIN, SparkSettings
 from tests.unit.planner.tables import CONTENTS, LATE, NEW, SOURCES, plan_of, with_state
 
 AGG = "SELECT account_id, country, event_day, count(*) AS n, sum(view_min) AS m FROM db.events GROUP BY 1, 2, 3"
@@ -61,6 +65,7 @@ def test_a_partition_that_changed_in_large_part_is_overwritten_beside_a_search()
     "more",
     [
         {"cores": None},
+        {"search": False},
         {"target": {"format_version": 2}},
         {"target": {"merge_on_read": False}},
         {"target": {"scattered": False}},
@@ -71,6 +76,7 @@ def test_a_partition_that_changed_in_large_part_is_overwritten_beside_a_search()
     ],
     ids=[
         "a cluster",
+        "it is off",
         "version 2",
         "copy on write",
         "distributed writes",
@@ -134,3 +140,18 @@ def test_no_more_rows_are_expected_than_there_are() -> None:
 def _with_late(rows: int, contents: Contents) -> Plan:
     key = PartitionKey("event_day", "date", "identity", {LATE: rows, NEW: 100})
     return planned(sources=with_state("db.events", changed_partitions=(key,)), contents=contents)
+
+
+@pytest.mark.parametrize(("said", "asked"), [("", True), (", search: auto", True), (", search: off", False)])
+def test_the_definition_says_whether_a_step_may_search(said: str, asked: bool) -> None:
+    text = f"""
+workflow:
+  id: w
+  jobs:
+    - job: {{id: a, type: Spark, spark: {{script: SELECT 1 AS x, write: {{table: db.t{said}}}}}}}
+"""
+    (step,) = load(text).workflow.steps
+    assert isinstance(step, TypedStep)
+    settings = BUILTIN.find("Spark").parse(dict(step.settings), where="a")  # type: ignore[union-attr]
+    assert isinstance(settings, SparkSettings) and settings.write is not None
+    assert request(settings.write, "SELECT 1 AS x", "a").search is asked

@@ -48,7 +48,7 @@ def test_the_designs_example_in_python_is_the_same_workflow() -> None:
 
 def test_everything_that_write_knows_can_be_said_in_python() -> None:
     flow = Pipeline("playback.lookback")
-    more = {"range": "event_day last 14d", "lookback": "14d", "compact": "off"}
+    more = {"range": "event_day last 14d", "lookback": "14d", "compact": "off", "search": "off"}
     flow.spark("aggregate", "SELECT 1 AS event_day", table="db.agg", keys=["event_day"], write=more)
     (step,) = flow.workflow().steps
     assert isinstance(step, TypedStep)

@@ -94,4 +94,5 @@ def request(write: WriteSettings, text: str, where: str) -> Request:
         lookup_tables=tuple(write.lookup_tables),
         where=where,
         compact=write.compact == "auto",
+        search=write.search == "auto",
     )
