@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from icefloe.cli import explain
 from icefloe.planner import search
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState
 from icefloe.planner.plan import FOUND_ROWS, Plan
+from icefloe.service.explain import Explained
 from icefloe.steps.writing.work import request
 from icefloe.workflow.loading import load
 from icefloe.workflow.model import TypedStep
@@ -155,3 +157,15 @@ workflow:
     settings = BUILTIN.find("Spark").parse(dict(step.settings), where="a")  # type: ignore[union-attr]
     assert isinstance(settings, SparkSettings) and settings.write is not None
     assert request(settings.write, "SELECT 1 AS x", "a").search is asked
+
+
+def test_explain_shows_what_spark_is_asked_then(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned()
+    assert plan.search is not None
+    explain._show(Explained("aggregate", "db.target", plan), sql=True)
+    told = capsys.readouterr().out
+    assert "the step itself looks changed account_id, country up in the data files" in told
+    assert FOUND_ROWS in told and "DELETE FROM" not in told, "the plan's own statements are for other files"
+    assert told.count("INSERT INTO") == 2, "late rows and new ones"
+    explain._show(Explained("aggregate", "db.target", planned(search=False)), sql=True)
+    assert "the step itself" not in (by_spark := capsys.readouterr().out) and "DELETE FROM" in by_spark
