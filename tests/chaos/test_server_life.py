@@ -343,7 +343,9 @@ def test_a_server_that_a_shell_step_needed_first_survives_the_step(
     config.home.mkdir(parents=True)
     project = Project(config, IcefloeClient(config))
     try:
-        project.push(SHARED.format(python=sys.executable, script=script, root=config.root, settings=json.dumps(settings)))
+        project.push(
+            SHARED.format(python=sys.executable, script=script, root=config.root, settings=json.dumps(settings))
+        )
         for _ in range(2):
             run = project.execute("shared")
             assert run.status == "SUCCEEDED", project.log(run.run_id, "asks")

@@ -112,7 +112,9 @@ class Unattended:
             for number in range(self.chance.randint(5, 20))
         ]
         self.rows += events
-        arrays = [pa.array(values, kind) for values, kind in zip(zip(*events, strict=True), COLUMNS.values(), strict=True)]
+        arrays = [
+            pa.array(values, kind) for values, kind in zip(zip(*events, strict=True), COLUMNS.values(), strict=True)
+        ]
         self.writer.load_table("db.events").append(pa.table(arrays, names=list(COLUMNS)))
         wait_until(lambda: self.totals() == self.expected(), 120, "the batch in the last target")
 
