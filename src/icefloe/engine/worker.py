@@ -50,7 +50,10 @@ READY_LOOK = 200
 
 
 class Worker:
-    """``serves`` None works for every run; else only for the trees of these root runs (``icefloe run --wait`` in place)."""
+    """``serves`` None works for every run; else only for the trees of these root runs (``icefloe run --wait`` in place).
+
+    ``warm`` starts the local Spark server before the first step needs it.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Worker:
         serves: frozenset[str] | None = None,
         registry: Registry | None = None,
         conductor: Conductor | None = None,
+        warm: bool = False,
     ) -> None:
         self.config = config
         self.database = database
@@ -84,7 +88,7 @@ class Worker:
         self._spark_server = SparkServerStarter(
             config,
             database,
-            warm=serves is None,
+            warm=warm,
             warm_up=lambda imports: self._reactor.post(partial(self._executor.warm_up, imports)),
         )
         self._contender = Contender(config.engine.lease_seconds)
