@@ -81,14 +81,17 @@ class Capturing:
         run_has_ended: Callable[[str], bool],
         log: Callable[[str], None],
         before_first: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """``before_first`` may refuse a consumer's very first capture when nobody has said where it begins."""
+        """``before_first`` may refuse a consumer's very first capture when nobody has said where it begins. ``check`` is called between
+        phases, and raises when the attempt is over."""
         self._lake = lake
         self._database = database
         self._request = request
         self._run_has_ended = run_has_ended
         self._log = log
         self._before_first = before_first
+        self._check = check
 
     def take(self) -> Taken | Busy:
         """Adopt what is open, or capture anew."""
@@ -170,6 +173,7 @@ class Capturing:
             keep_seconds=request.wish.keep_seconds,
             created_at=now,
         )
+        self._check()
         fault("capture.before_plan")
         with self._database.write() as connection:
             # Holds the consumer's row, so that what is looked at here is still true when the capture is added.
@@ -205,6 +209,7 @@ class Capturing:
         planned = [Source.from_json(one) for one in record.sources]
         found = [building.find(self._lake, source, request.wish) for source in planned]
         planned = self._completed(record, planned, found)
+        self._check()
         if request.wish.skip_empty and not any(changes.has_changes for changes in found):
             bare = [
                 replace(source, change_table=None, at_end=None, found=found_in(one))
@@ -221,6 +226,7 @@ class Capturing:
         ]
         fault("capture.after_pin")
         record = self._move(record, state="pinned", sources=[source.to_json() for source in pinned])
+        self._check()
         built = [building.build(self._lake, source, changes) for source, changes in zip(pinned, found, strict=True)]
         fault("capture.after_build")
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())

@@ -194,6 +194,8 @@ def show(
         if params:
             console.print(Text("  ".join(f"{name}={value}" for name, value in sorted(params.items()))))
         console.print(steps_table(view.steps))
+        for warning in view.warnings:
+            console.print(Text(f"warning: {warning}", style="yellow"))
         if events:
             for event in view.events:
                 place = f"{event.step or 'run'}" + (f" #{event.attempt}" if event.attempt else "")
@@ -227,6 +229,8 @@ def remark(step: StepView) -> str:
         return f"{loop['succeeded']} of {loop['total']} done" + (f", {loop['failed']} failed" if loop["failed"] else "")
     if step.child_run:
         return step.child_run
+    if step.note:
+        return f"waits: {step.note}"
     return str((step.cause or {}).get("message") or step.outputs.get("savings", ""))
 
 

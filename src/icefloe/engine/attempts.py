@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shutil
 import threading
@@ -16,6 +17,7 @@ from sqlalchemy.engine import Connection
 from icefloe.engine.images import Image
 from icefloe.engine.processes import Link
 from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
+from icefloe.engine.threads import Call
 from icefloe.steps.contract import AttemptKey, Outcome, StepContext, StepRuntime
 from icefloe.store import logs
 from icefloe.store.logs import LogKey
@@ -36,6 +38,10 @@ class Attempt:
     params: Mapping[str, TypedValue]
     """The step's own parameters as they are stored: secrets are references."""
     timeout: float | None
+    over: threading.Event
+    """Tells the step's own code that its attempt is cancelled or over: ``context.cancelled``."""
+    deadline: float | None
+    """For work in this process. A supervisor keeps its command's time by itself."""
     link: Link | None = None
     handle: Any = None
     started: bool = False
@@ -43,12 +49,32 @@ class Attempt:
     cancelled: bool = False
     lost: bool = False
     """The claim is gone: whatever comes of it is not recorded."""
-    busy: bool = False
+    call: Call | None = None
     """A thread is in one of the runtime's methods."""
-    deadline: float | None = None
+    patience_ends: float | None = None
+    """When a thread that was told to end is left behind."""
+    note: str = ""
+    """What it waits for, as recorded."""
+    noted_at: float = -math.inf
     shipped: dict[int, int] = field(default_factory=dict)
     """Log segments that the store has, with their sizes."""
     _shipping: tuple[dict[int, bytes], list[int]] = field(default_factory=lambda: ({}, []))
+
+    @property
+    def busy(self) -> bool:
+        return self.call is not None
+
+    @property
+    def ends_at(self) -> float:
+        """When the worker itself has to end it."""
+        if self.link is not None:
+            return math.inf
+        patience = self.patience_ends if self.busy else None
+        return min((at for at in (self.deadline, patience) if at is not None), default=math.inf)
+
+    @property
+    def label(self) -> str:
+        return f"run {self.key.run_id}, step {self.key.step_id}"
 
     @property
     def log_key(self) -> LogKey:
@@ -56,25 +82,24 @@ class Attempt:
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
         """What is recorded of an outcome: a step may have put a secret into its outputs, or into its error."""
-        secrets = sorted(self.context.secrets, key=len, reverse=True)
-        if not secrets:
+        if not self.context.secrets:
             return outcome
-
-        def masked(data: Any) -> Any:
-            if isinstance(data, str):
-                for secret in secrets:
-                    data = data.replace(secret, MASK.decode())
-                return data
-            if isinstance(data, Mapping):
-                return {key: masked(item) for key, item in data.items()}
-            return [masked(item) for item in data] if isinstance(data, list | tuple) else data
-
+        masked = self.without_secrets_in
         outputs = {
             name: TypedValue.from_dict({"type": item.type.value, "value": masked(item.value)})
             for name, item in outcome.outputs.items()
         }
         cause = outcome.cause and replace(outcome.cause, message=masked(outcome.cause.message))
         return replace(outcome, outputs=outputs, cause=cause)
+
+    def without_secrets_in(self, data: Any) -> Any:
+        if isinstance(data, str):
+            for secret in sorted(self.context.secrets, key=len, reverse=True):
+                data = data.replace(secret, MASK.decode())
+            return data
+        if isinstance(data, Mapping):
+            return {key: self.without_secrets_in(item) for key, item in data.items()}
+        return [self.without_secrets_in(item) for item in data] if isinstance(data, list | tuple) else data
 
     def new_log(self) -> tuple[dict[int, bytes], list[int]]:
         """Segments that are new or have grown since they were last shipped, and segments that are gone."""
@@ -107,6 +132,9 @@ class Attempt:
         self.shipped.update((number, len(content)) for number, content in grown.items())
 
     def clean_up(self) -> None:
+        self.over.set()
+        if isinstance(self.context.log, InlineLog):
+            self.context.log.close()
         shutil.rmtree(self.context.folder, ignore_errors=True)
 
 
@@ -119,9 +147,20 @@ class InlineLog:
         self._bounds = head, tail
         self._log: SegmentedLog | None = None
         self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """The attempt is over: what a thread that was left behind still says is dropped, and makes no folder anew."""
+        with self._lock:
+            self._closed = True
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def __call__(self, line: str) -> None:
         with self._lock:
+            if self._closed:
+                return
             if self._log is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._log = SegmentedLog(str(self._folder), *self._bounds)

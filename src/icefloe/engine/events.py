@@ -125,6 +125,8 @@ class Started:
     params: Mapping[str, TypedValue] | None = None
     handle: Json = None
     loop: Loop | None = None
+    note: str | None = None
+    """What it waits for. Said again, it is recorded as a move from RUNNING to RUNNING."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,25 @@
 """Has claimed steps done: in a supervised process, elsewhere behind a handle, or in a thread; and records the result, once.
 
-Everything here runs in the reactor's thread, but for the step types' own methods, which may block.
+Everything here runs in the reactor's thread, but for the step types' own methods, which may block: those run in threads
+(:mod:`icefloe.engine.threads`), one for each attempt at most. A thread whose attempt's time is over, or that was told to end and does
+not, is left behind: the attempt is recorded as it is, and what the thread comes to later is thrown away. What follows a commit and what
+cancels remote work have threads of their own, so that none of the three can starve another.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from icefloe import suppressed
 from icefloe.config import Config
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt
@@ -25,6 +30,7 @@ from icefloe.engine.ledger import Ledger
 from icefloe.engine.preparation import Preparation
 from icefloe.engine.processes import Job, Launcher
 from icefloe.engine.reactor import Reactor
+from icefloe.engine.threads import Call, Threads
 from icefloe.engine.transaction import Claimed
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
@@ -41,12 +47,23 @@ from icefloe.steps.contract import (
     Waiting,
 )
 from icefloe.steps.registry import Registry
+from icefloe.store import runs
 from icefloe.store.database import Database
+from icefloe.store.runs import EventRecord
 from icefloe.workflow.model import ForeachStep
 
-POOL_THREADS = 16
+LOG = logging.getLogger("icefloe.worker")
+AFTERWARDS_THREADS = 8
 AFTERWARDS_SECONDS = 10.0
 """How long a worker that ends waits for what steps do after their commit."""
+MOST_AFTERWARDS_SECONDS = 900.0
+"""How long that may take at all."""
+CANCEL_THREADS = 4
+MOST_CANCEL_SECONDS = 60.0
+ENDED_SECONDS = 60.0
+"""How long a step type may take to say what its process's end means, where the step has a timeout."""
+NOTE_SECONDS = 15.0
+"""What an attempt waits for is recorded at most so often."""
 
 
 class Executor:
@@ -71,9 +88,11 @@ class Executor:
         self._reactor = reactor
         self._launcher = Launcher()
         self._warm: dict[tuple[str, ...], Launcher] = {}
-        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="icefloe-step")
+        self._steps = Threads("step", ledger.slots)
+        self._cancels = Threads("cancel", CANCEL_THREADS)
+        self._afterwards = Threads("after_commit", AFTERWARDS_THREADS)
+        self._judging: dict[AttemptKey, Call] = {}
         self._closing = False
-        self._afterwards: list[Future[None]] = []
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.litter: list[Attempt] = []
 
@@ -89,8 +108,10 @@ class Executor:
     def close(self) -> None:
         self._closing = True
         self.abandon_all()
-        wait(self._afterwards, timeout=AFTERWARDS_SECONDS)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for label in self._afterwards.close(AFTERWARDS_SECONDS):
+            suppressed.count("after_commit", "not done when the worker ended; the next commit does it", where=label)
+        self._steps.close(0)
+        self._cancels.close(0)
         self._launcher.close()
         for launcher in self._warm.values():
             launcher.close()
@@ -130,7 +151,7 @@ class Executor:
             assert isinstance(progress, Done)
             return Ended(claimed.step.id, claimed.step.generation, progress.outcome, attempt.params)
         except Exception as error:
-            return Ended(claimed.step.id, claimed.step.generation, _failure(error))
+            return Ended(claimed.step.id, claimed.step.generation, failure_of(error))
 
     def _begin(self, claimed: Claimed) -> None:
         image, state = claimed.image, claimed.step
@@ -153,7 +174,8 @@ class Executor:
         self.attempts[key] = attempt
         if state.request is not None:
             attempt.cancelled = True
-        attempt.deadline = None if attempt.timeout is None else time.monotonic() + attempt.timeout
+            attempt.over.set()
+            attempt.patience_ends = time.monotonic() + self._config.engine.grace_seconds
         call = (
             partial(attempt.runtime.poll, attempt.context, state.handle)
             if state.handle is not None
@@ -166,7 +188,7 @@ class Executor:
             try:
                 progress: Progress = call()
             except Exception as error:
-                progress = Done(_failure(error))
+                progress = Done(failure_of(error))
             self._proceed(attempt, progress)
 
     def _begin_runs(self, claimed: Claimed, key: AttemptKey) -> None:
@@ -184,27 +206,70 @@ class Executor:
 
     def _fail_early(self, claimed: Claimed, error: Exception) -> None:
         with suppress(Refused):
-            event = Ended(claimed.step.id, claimed.step.generation, _failure(error))
+            event = Ended(claimed.step.id, claimed.step.generation, failure_of(error))
             self._ledger.record(claimed.image, event)
 
     # -- doing -------------------------------------------------------------------------------------------------------------
 
     def _in_thread(self, attempt: Attempt, call: Callable[[], Progress]) -> None:
-        attempt.busy = True
+        if self._steps.exhausted:
+            self._proceed(attempt, Done(_too_many_hang(self._steps.left_behind)))
+            return
 
-        def work() -> None:
+        def work(this: Call) -> None:
             try:
                 progress: Progress = call()
             except Exception as error:
-                progress = Done(_failure(error))
-            self._reactor.post(partial(self._returned, attempt, progress))
+                progress = Done(failure_of(error))
+            self._reactor.post(partial(self._returned, attempt, this, progress))
 
-        self._pool.submit(work)
+        attempt.call = self._steps.submit(work, attempt.label)
 
-    def _returned(self, attempt: Attempt, progress: Progress) -> None:
-        attempt.busy = False
+    def _returned(self, attempt: Attempt, call: Call, progress: Progress) -> None:
+        if attempt.call is not call:
+            self._too_late(attempt, progress)
+            return
+        attempt.call = None
         if attempt.key in self.attempts:
             self._proceed(attempt, progress)
+
+    def _too_late(self, attempt: Attempt, progress: Progress) -> None:
+        """A thread that was left behind has come to an end. Nothing of it counts; what it began elsewhere is ended."""
+        LOG.info("%s: a thread that was left behind has ended; its result is thrown away", attempt.label)
+        if isinstance(progress, Waiting) and progress.handle != attempt.handle:
+            self._cancel_remote(attempt, progress.handle)
+
+    def enforce(self) -> None:
+        """End what is over its time, or was told to end and does not. A process is its supervisor's to end."""
+        now = time.monotonic()
+        for attempt in [one for one in self.attempts.values() if one.ends_at <= now]:
+            if attempt.patience_ends is not None and attempt.patience_ends <= now:
+                cause = Cause("it was told to end, and its thread did not", "step.left-behind")
+                done = Done(Outcome(Kind.STOPPED, cause=cause))
+            else:
+                cause = Cause("it took longer than its timeout", "step.timeout")
+                done = Done(Outcome(Kind.TIMEOUT, cause=cause))
+                if attempt.handle is not None:
+                    self._cancel_remote(attempt, attempt.handle)
+            self._leave_behind(attempt, cause.message)
+            self._finish(attempt, done)
+        for threads, most in ((self._afterwards, MOST_AFTERWARDS_SECONDS), (self._cancels, MOST_CANCEL_SECONDS)):
+            for call in threads.overdue(most):
+                threads.leave_behind(call, f"it takes longer than {most:.0f} s")
+        for key, call in list(self._judging.items()):
+            if call.began is not None and now - call.began > ENDED_SECONDS:
+                self._steps.leave_behind(call, "what the end of its process means takes too long to tell")
+                del self._judging[key]
+
+    def next_end(self) -> float:
+        """When :meth:`enforce` has something to do, as far as it is known now."""
+        return min((attempt.ends_at for attempt in self.attempts.values()), default=math.inf)
+
+    def _leave_behind(self, attempt: Attempt, reason: str) -> None:
+        attempt.over.set()
+        if attempt.call is not None:
+            self._steps.leave_behind(attempt.call, reason)
+            attempt.call = None
 
     def _proceed(self, attempt: Attempt, progress: Progress) -> None:
         match progress:
@@ -231,6 +296,7 @@ class Executor:
             secrets=context.secrets,
             module=command.module if command.imports else None,
         )
+        attempt.deadline = attempt.patience_ends = None
         attempt.link = self._launcher_for(command).launch(job)
         self._reactor.watch(attempt.link, partial(self._heard, attempt))
         fault("worker.launched")
@@ -258,8 +324,8 @@ class Executor:
         elif any("started" in message for message in messages) and not attempt.started:
             self._record_start(attempt)
 
-    def _record_start(self, attempt: Attempt, handle: Any = None) -> None:
-        event = Started(attempt.key.step_id, attempt.key.generation, attempt.params, handle)
+    def _record_start(self, attempt: Attempt, handle: Any = None, note: str | None = None) -> None:
+        event = Started(attempt.key.step_id, attempt.key.generation, attempt.params, handle, note=note)
         try:
             self._durably(lambda: self._ledger.record(attempt.image, event))
         except Refused:
@@ -273,24 +339,44 @@ class Executor:
         attempt.link.close()
         attempt.link = None
         fault("worker.process_ended")
-        try:
-            done = attempt.runtime.ended(attempt.context, result)
-        except Exception as error:
-            done = Done(_failure(error))
-        self._finish(attempt, done)
+        if attempt.timeout is not None:
+            attempt.deadline = time.monotonic() + ENDED_SECONDS
+        if attempt.cancelled:
+            attempt.patience_ends = time.monotonic() + self._config.engine.grace_seconds
+        call = partial(attempt.runtime.ended, attempt.context, result)
+        if attempt.runtime.blocking:
+            self._in_thread(attempt, call)
+        else:
+            self._finish(attempt, _judged(call))
+
+    def judge(self, attempt: Attempt, result: ProcessResult, then: Callable[[Done], None]) -> None:
+        """What the end of a dead worker's process means: for ``then``, which is called in the reactor's thread."""
+        if attempt.key in self._judging or self._steps.exhausted:
+            return
+
+        def work(this: Call) -> None:
+            done = _judged(partial(attempt.runtime.ended, attempt.context, result))
+            self._reactor.post(partial(judged, this, done))
+
+        def judged(this: Call, done: Done) -> None:
+            if self._judging.get(attempt.key) is this:
+                del self._judging[attempt.key]
+                then(done)
+
+        self._judging[attempt.key] = self._steps.submit(work, attempt.label)
 
     def _wait(self, attempt: Attempt, waiting: Waiting) -> None:
-        if not attempt.started or attempt.handle != waiting.handle:
+        note = attempt.without_secrets_in(waiting.note or "")
+        news = note != attempt.note and time.monotonic() >= attempt.noted_at + NOTE_SECONDS
+        if not attempt.started or attempt.handle != waiting.handle or news:
+            if news and note:
+                attempt.context.log(note)
             attempt.handle = waiting.handle
-            self._record_start(attempt, waiting.handle)
+            self._record_start(attempt, waiting.handle, note if news else None)
+            if news:
+                attempt.note, attempt.noted_at = note, time.monotonic() if note else -math.inf
         if attempt.lost:
             self._forget(attempt)
-            return
-        if attempt.deadline is not None and time.monotonic() >= attempt.deadline:
-            self._cancel_remote(attempt)
-            self._finish(
-                attempt, Done(Outcome(Kind.TIMEOUT, cause=Cause("it took longer than its timeout", "step.timeout")))
-            )
             return
         poll = partial(attempt.runtime.poll, attempt.context, waiting.handle)
         self._reactor.at(time.monotonic() + waiting.poll_after, partial(self._poll, attempt, poll))
@@ -320,30 +406,51 @@ class Executor:
         fault("worker.before_result")
         try:
             self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=also))
-            self._do_afterwards(done)
+            self.do_afterwards(attempt, done)
         except Refused:
             pass  # the claim was lost meanwhile: somebody else has recorded, or will
         except UnreachableError:
             self.attempts[attempt.key] = attempt
             raise
         except Exception as error:
-            end = Ended(attempt.key.step_id, attempt.key.generation, _failure(error), attempt.params)
+            end = Ended(attempt.key.step_id, attempt.key.generation, failure_of(error), attempt.params)
             with suppress(Refused):
                 self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
         self.litter.append(attempt)
         self._ledger.more_ready = True
 
-    def _do_afterwards(self, done: Done) -> None:
-        if done.after_commit is not None:
-            self._afterwards = [future for future in self._afterwards if not future.done()]
-            self._afterwards.append(self._pool.submit(done.after_commit))
+    def do_afterwards(self, attempt: Attempt, done: Done) -> None:
+        """What follows the transaction that recorded the result. It fails alone, but not in silence."""
+        if done.after_commit is None:
+            return
+        action = done.after_commit
+
+        def work(_: Call) -> None:
+            try:
+                action()
+            except Exception as error:
+                suppressed.count("after_commit", error, where=attempt.label)
+                with suppressed.errors("after_commit.telling", IcefloeError, where=attempt.label):
+                    self._tell_afterwards(attempt, error)
+
+        self._afterwards.submit(work, attempt.label)
+
+    def _tell_afterwards(self, attempt: Attempt, error: Exception) -> None:
+        """As an event that changes no status: ``icefloe show`` has it as a warning."""
+        message = attempt.without_secrets_in(f"what follows its commit failed: {Cause.of(error).message}")
+        key = attempt.key
+        with self._database.write() as connection:
+            status = {step.step_id: step.status for step in runs.load_steps(connection, key.run_id)}[key.step_id]
+            event = EventRecord(key.run_id, key.step_id, key.attempt, time.time(), status, status, message)
+            runs.add_events(connection, [event])
 
     # -- ending ------------------------------------------------------------------------------------------------------------
 
     def hand_over(self, attempt: Attempt) -> None:
         """End it here, so that another worker does it; what goes on elsewhere is left alone."""
         self._end_process(attempt)
+        self._leave_behind(attempt, "it was not done when its worker ended")
         with suppress(Refused):
             self._ledger.record(attempt.image, HandedOver(attempt.key.step_id, attempt.key.generation))
         self._forget(attempt)
@@ -352,6 +459,7 @@ class Executor:
         """End everything, record nothing."""
         for attempt in list(self.attempts.values()):
             self._end_process(attempt)
+            self._leave_behind(attempt, "its worker ends")
             self._forget(attempt)
 
     def _end_process(self, attempt: Attempt) -> None:
@@ -374,27 +482,35 @@ class Executor:
             return
         attempt.cancelled = True
         attempt.lost = lost
+        attempt.over.set()
         if attempt.link is not None:
             attempt.link.cancel(at_once=lost)
+            return
+        if attempt.handle is not None:
+            self._cancel_remote(attempt, attempt.handle)
+        if lost:
+            self._leave_behind(attempt, "its claim is gone")
+            self._forget(attempt)
+        elif attempt.busy:
+            attempt.patience_ends = time.monotonic() + self._config.engine.grace_seconds
         elif attempt.handle is not None:
-            self._cancel_remote(attempt)
-            if not attempt.busy:
-                poll = partial(attempt.runtime.poll, attempt.context, attempt.handle)
-                self._in_thread(attempt, poll)
+            attempt.patience_ends = time.monotonic() + self._config.engine.grace_seconds
+            poll = partial(attempt.runtime.poll, attempt.context, attempt.handle)
+            self._in_thread(attempt, poll)
 
-    def _cancel_remote(self, attempt: Attempt) -> None:
-        def work() -> None:
-            with suppress(Exception):
-                attempt.runtime.cancel(attempt.context, attempt.handle)
+    def _cancel_remote(self, attempt: Attempt, handle: Any) -> None:
+        def work(_: Call) -> None:
+            with suppressed.errors("step.cancel", Exception, where=attempt.label):
+                attempt.runtime.cancel(attempt.context, handle)
 
-        self._pool.submit(work)
+        self._cancels.submit(work, attempt.label)
 
     def _durably(self, action: Callable[[], None]) -> None:
         self._ledger.durably(action, lambda: self._closing or self._lease.lost)
 
     def _forget(self, attempt: Attempt) -> None:
-        self.attempts.pop(attempt.key, None)
-        self.litter.append(attempt)
+        if self.attempts.pop(attempt.key, None) is not None:
+            self.litter.append(attempt)
 
     def extend_leases(self) -> None:
         for attempt in self.attempts.values():
@@ -411,9 +527,27 @@ class Executor:
                 attempt.log_shipped()
 
 
-def _failure(error: Exception) -> Outcome:
+def failure_of(error: Exception) -> Outcome:
     """An exception in a step's own code or in the evaluation of its parameters."""
     cause = Cause.of(error)
     if isinstance(error, IcefloeError):
         return Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=cause)
     return Outcome(Kind.PLATFORM if isinstance(error, OSError) else Kind.ERROR, cause=cause)
+
+
+def _judged(call: Callable[[], Done]) -> Done:
+    try:
+        return call()
+    except Exception as error:
+        return Done(failure_of(error))
+
+
+def _too_many_hang(labels: tuple[str, ...]) -> Outcome:
+    return Outcome(
+        Kind.PLATFORM,
+        cause=Cause(
+            f"{len(labels)} calls hang in this worker ({', '.join(labels[:3])} …): no more is begun in it",
+            "worker.hanging",
+            "see what they wait for, then restart the worker",
+        ),
+    )

@@ -38,14 +38,14 @@ class Ledger:
         self.more_ready = True
         self.closed = False
         self.in_hand: Callable[[], int] = lambda: 0
-        self._slots = slots
+        self.slots = slots
         self._instant = instant
         self._limits = limits
 
     def claimer(self) -> Claimer | None:
         if self.closed:
             return None
-        free = self._slots - self.in_hand() - len(self.todo)
+        free = self.slots - self.in_hand() - len(self.todo)
         return Claimer(self.worker, free, self.serves, self._instant, self._limits)
 
     def record(self, image: Image, *events: Event, also: Callable[[Connection], None] | None = None) -> None:

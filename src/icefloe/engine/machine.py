@@ -367,8 +367,10 @@ class _Turn:
             step = replace(step, owner=None)
         if step.status is StepStatus.RUNNING:
             self._put(step)
+            if event.note is not None:
+                self.moves.append(Move(step.id, step.attempt or None, step.status, step.status, event.note))
         else:
-            self._move(step, StepStatus.RUNNING, None)
+            self._move(step, StepStatus.RUNNING, event.note or None)
         self._loop_end(step.id)
 
     def _waiting(self, step_id: str) -> StepState:

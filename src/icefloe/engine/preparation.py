@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
@@ -46,6 +48,8 @@ class Preparation:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         secrets = tuple(os.environ[name] for name in sorted(definition.secrets) if os.environ.get(name))
         engine = self._config.engine
+        cancelled = threading.Event()
+        deadline = None if evaluated.timeout is None else time.monotonic() + evaluated.timeout
         context = StepContext(
             key=key,
             root_run_id=record.root_id,
@@ -63,8 +67,10 @@ class Preparation:
             read_file=partial(self._read_file, definition.files),
             log=InlineLog(folder, secrets, engine.log_head_kib * 1024, engine.log_tail_kib * 1024),
             steps=partial(self._statuses, record.id),
+            deadline=deadline,
+            cancelled=cancelled.is_set,
         )
-        return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout)
+        return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout, cancelled, deadline)
 
     def evaluation(self, image: Image) -> Evaluation:
         """Asks the database only for what the run itself does not know: the runs around it, and files."""

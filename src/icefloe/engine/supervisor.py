@@ -116,6 +116,9 @@ class SegmentedLog:
             if self._size >= SEGMENT_BYTES:
                 self._next()
 
+    def close(self) -> None:
+        os.close(self._file)
+
     def _next(self) -> None:
         os.close(self._file)
         self._number += 1

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
+from icefloe import suppressed
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt, attempt_folder
 from icefloe.engine.events import Ended, Lost, Refused
+from icefloe.engine.executor import failure_of
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import this_host
 from icefloe.engine.transaction import Applied, Claimed
+from icefloe.errors import UnreachableError
 from icefloe.faults import fault
 from icefloe.steps.contract import AttemptKey, Done
 from icefloe.store.runs import OwnedStep
@@ -34,7 +38,7 @@ def take_over(worker: Worker, orphans: list[tuple[OwnedStep, str, str]]) -> list
 
 
 def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied | None:
-    """None: its supervisor is still winding it down; look again."""
+    """None: its supervisor is still winding it down, or its result is being read; look again."""
     with worker.database.read() as connection:
         image = worker.conductor.images.get(connection, step.run_id)
     state = image.state.steps[step.step_id]
@@ -49,17 +53,18 @@ def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied 
         processes.end_leftovers(str(key))
         result = processes.read_result(folder)
         if result is not None and result.reason is None and result.exit_code is not None:
-            attempt = worker.preparation.attempt(Claimed(image, state))
-            done = attempt.runtime.ended(attempt.context, result)
-            fault("takeover.before_result")
-            return _record(worker, attempt, done)
+            with suppressed.errors("takeover.preparation", Exception, where=str(key)):  # then it is done again
+                attempt = worker.preparation.attempt(Claimed(image, state))
+                worker.executor.judge(attempt, result, partial(_record, worker, attempt))
+                return None
     fault("takeover.before_release")
     event = Lost(step.step_id, owner, reattach=state.handle is not None)
     return worker.conductor.apply(step.run_id, event, root_id=step.root_id, claimer=claimer)
 
 
-def _record(worker: Worker, attempt: Attempt, done: Done) -> Applied:
+def _record(worker: Worker, attempt: Attempt, done: Done) -> None:
     """The step had ended before its worker could say so: the same transaction that its worker would have made."""
+    fault("takeover.before_result")
     outcome = attempt.without_secrets(done.outcome)
     event = Ended(attempt.key.step_id, attempt.key.generation, outcome, attempt.params)
 
@@ -68,15 +73,13 @@ def _record(worker: Worker, attempt: Attempt, done: Done) -> Applied:
         if done.in_transaction is not None:
             done.in_transaction(connection)
 
-    applied = worker.conductor.apply(
-        attempt.key.run_id,
-        event,
-        root_id=attempt.image.record.root_id,
-        claimer=worker.ledger.claimer(),
-        also=also,
-    )
-    if done.after_commit is not None:
-        with suppress(Exception):
-            done.after_commit()
+    with suppress(Refused):  # another worker was quicker
+        try:
+            worker.ledger.record(attempt.image, event, also=also)
+            worker.executor.do_afterwards(attempt, done)
+        except (Refused, UnreachableError):
+            raise
+        except Exception as error:
+            failed = Ended(attempt.key.step_id, attempt.key.generation, failure_of(error), attempt.params)
+            worker.ledger.record(attempt.image, failed, also=attempt.ship_log)
     attempt.clean_up()
-    return applied

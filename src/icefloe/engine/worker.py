@@ -17,6 +17,7 @@ from functools import partial
 
 from sqlalchemy.engine import Connection
 
+from icefloe import suppressed
 from icefloe.config import Config
 from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
@@ -79,17 +80,17 @@ class Worker:
             seconds=config.engine.lease_seconds,
             slots=self.slots,
             serves="*" if serves is None else ",".join(sorted(serves)),
-            on_change=lambda: self._reactor.post(self._executor.extend_leases),
+            on_change=lambda: self._reactor.post(self.executor.extend_leases),
         )
         self.ledger = Ledger(self.conductor, self.id, self.slots, serves, registry.instant, config.engine.limits)
         self.preparation = Preparation(config, database, self.conductor, registry)
-        self._executor = Executor(config, database, registry, self.preparation, self.ledger, self._lease, self._reactor)
-        self.ledger.in_hand = lambda: len(self._executor.attempts)
+        self.executor = Executor(config, database, registry, self.preparation, self.ledger, self._lease, self._reactor)
+        self.ledger.in_hand = lambda: len(self.executor.attempts)
         self._spark_server = SparkServerStarter(
             config,
             database,
             warm=warm,
-            warm_up=lambda imports: self._reactor.post(partial(self._executor.warm_up, imports)),
+            warm_up=lambda imports: self._reactor.post(partial(self.executor.warm_up, imports)),
         )
         self._contender = Contender(config.engine.lease_seconds)
         self._first_seen: dict[tuple[str, str, int], float] = {}
@@ -110,7 +111,7 @@ class Worker:
         """Work until ``until`` says so, or until told to end. Leaves nothing running."""
         become_subreaper()
         self.ledger.durably(self._lease.open, lambda: self._stopping)
-        self._executor.open()
+        self.executor.open()
         self._spark_server.start()
         threading.Thread(target=self._listen_to_database, name="icefloe-watch", daemon=True).start()
         try:
@@ -121,14 +122,14 @@ class Worker:
                     # The database is away. Steps go on as long as the lease holds; then their supervisors end them.
                     self._reactor.turn(time.monotonic() + 0.2)
                 if self._lease.lost:
-                    self._executor.abandon_all()
+                    self.executor.abandon_all()
                     break
                 if self._drain_until is not None and self._drained():
                     break
         finally:
             self._stopping = self.ledger.closed = True
             self._spark_server.stop()
-            self._executor.close()
+            self.executor.close()
             self._lease.close()
             self._reactor.close()
 
@@ -140,7 +141,7 @@ class Worker:
         if self._drain_until is None:
             self._drain_until = time.monotonic() + self.config.engine.drain_seconds
             self.ledger.closed = True
-            with suppress(IcefloeError):
+            with suppressed.errors("lease.drain", IcefloeError, where=self.id):  # others see it gone a little later
                 self._lease.drain()
             while self.ledger.todo:
                 claimed = self.ledger.todo.popleft()
@@ -150,17 +151,18 @@ class Worker:
     def _drained(self) -> bool:
         assert self._drain_until is not None
         late = time.monotonic() >= self._drain_until
-        for attempt in list(self._executor.attempts.values()):
+        for attempt in list(self.executor.attempts.values()):
             if late or (attempt.handle is not None and not attempt.busy):
-                self._executor.hand_over(attempt)
-        return not self._executor.attempts
+                self.executor.hand_over(attempt)
+        return not self.executor.attempts
 
     def _turn(self) -> None:
         while self.ledger.todo and not self._stopping:
-            self._executor.begin_some()
+            self.executor.begin_some()
             if self._reactor.busy():
                 break
         self._cancel_what_was_asked()
+        self.executor.enforce()
         now = time.monotonic()
         if now >= self._next_poll:
             self._next_poll = now + POLL_SECONDS
@@ -170,10 +172,14 @@ class Worker:
             self._look_for_work()
         if now >= self._next_log:
             self._next_log = now + LOG_SECONDS
-            self._executor.ship_logs()
+            self.executor.ship_logs()
         if not self.ledger.todo:
-            self._executor.tidy()
-        until = min(self._next_poll, self._next_log) if self._executor.attempts else self._next_poll
+            self.executor.tidy()
+        until = (
+            min(self._next_poll, self._next_log, self.executor.next_end())
+            if self.executor.attempts
+            else self._next_poll
+        )
         self._reactor.turn(0.0 if self.ledger.todo or self.ledger.cancels else until)
 
     def _listen_to_database(self) -> None:
@@ -275,12 +281,12 @@ class Worker:
     def _compare_claims(self, rows: list[OwnedStep]) -> None:
         """Notice cancels and lost claims; take up claims whose commit's answer was lost on the way."""
         owned = {(step.run_id, step.step_id, step.generation): step for step in rows}
-        held = {(key.run_id, key.step_id, key.generation): a for key, a in self._executor.attempts.items()}
+        held = {(key.run_id, key.step_id, key.generation): a for key, a in self.executor.attempts.items()}
         for name, attempt in held.items():
             if name not in owned:
-                self._executor.cancel(attempt, lost=True)
+                self.executor.cancel(attempt, lost=True)
             elif owned[name].request is not None:
-                self._executor.cancel(attempt)
+                self.executor.cancel(attempt)
         queued = {(c.image.record.id, c.step.id, c.step.generation) for c in self.ledger.todo}
         for name in owned.keys() - held.keys() - queued:
             with self.database.read() as connection:
@@ -292,9 +298,9 @@ class Worker:
     def _cancel_what_was_asked(self) -> None:
         while self.ledger.cancels:
             run_id, asked = self.ledger.cancels.popleft()
-            for attempt in list(self._executor.attempts.values()):
+            for attempt in list(self.executor.attempts.values()):
                 if (attempt.key.run_id, attempt.key.step_id) == (run_id, asked.step):
-                    self._executor.cancel(attempt, lost=asked.lost)
+                    self.executor.cancel(attempt, lost=asked.lost)
 
     def _look_after_run_timeouts(self, connection: Connection) -> bool:
         """Find runs whose time is over. Time counts on this worker's own clock, from when it first saw the run. Returns whether

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -255,9 +256,20 @@ class Runs:
         for item in attempts:
             view = AttemptView(item.attempt, item.status, item.cause, item.worker, item.started_at, item.ended_at)
             history.setdefault(item.step_id, []).append(view)
-        views = tuple(_step_view(step, tuple(history.get(step.step_id, ()))) for step in steps)
+        # The last move into RUNNING says what a step waits for.
+        notes = {(e.step_id, e.attempt): e.cause for e in moves if e.status == "RUNNING"}
+        views = tuple(
+            replace(
+                _step_view(step, tuple(history.get(step.step_id, ()))),
+                note=notes.get((step.step_id, step.attempt)) or None if step.status == "RUNNING" else None,
+            )
+            for step in steps
+        )
         told = tuple(EventView(e.at, e.step_id, e.attempt, e.previous, e.status, e.cause) for e in moves)
-        return _run_view(record, views, told)
+        warnings = tuple(
+            f"step {e.step_id}: {e.cause}" for e in moves if e.step_id and e.previous == e.status != "RUNNING"
+        )
+        return replace(_run_view(record, views, told), warnings=warnings)
 
     def status(self, run_id: str) -> str:
         with self._database.read() as connection:

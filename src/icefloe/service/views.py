@@ -59,7 +59,7 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """``attempts`` counts them; ``history`` has those that have ended. A foreach has ``iterations``."""
+    """``attempts`` counts them; ``history`` has those that have ended. A foreach has ``iterations``. ``note``: what it waits for now."""
 
     id: str
     type: str
@@ -75,6 +75,7 @@ class StepView:
     iterations: dict[str, Any] | None
     child_run: str | None
     history: tuple[AttemptView, ...] = ()
+    note: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__slots__}
@@ -113,6 +114,8 @@ class RunView:
     iteration: int | None = None
     steps: tuple[StepView, ...] = ()
     events: tuple[EventView, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What went wrong without failing a step: after its commit, with its signals."""
 
     @property
     def ended(self) -> bool:
@@ -124,6 +127,7 @@ class RunView:
             **values,
             "steps": [step.to_dict() for step in self.steps],
             "events": [event.to_dict() for event in self.events],
+            "warnings": list(self.warnings),
         }
 
 

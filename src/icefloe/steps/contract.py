@@ -13,10 +13,15 @@ recorded. Its *recorded* result is exactly one. Whoever must act exactly once do
 result (``Done.in_transaction``), which only the holder of the claim can commit, or fences by ``context.attempt_key``.
 
 The engine calls one attempt's methods one at a time, in a thread unless it is not ``blocking``.
+
+**Time.** ``timeout`` and ``stop`` hold for work in a thread too, but a thread cannot be ended: the attempt is recorded as over, and what
+the thread still comes to is thrown away. So that it ends soon, a method passes :meth:`StepContext.patience` to what it waits for and
+calls :meth:`StepContext.check` between its phases.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +100,12 @@ class AttemptKey:
         return f"{self.run_id}/{self.step_id}/{self.attempt}/{self.generation}"
 
 
+class AttemptOverError(IcefloeError):
+    """The attempt was stopped, or its time is over: whatever comes of it is not recorded."""
+
+    code = "step.over"
+
+
 @dataclass(frozen=True, slots=True)
 class StepContext:
     """What an attempt knows. ``settings`` and ``params`` are resolved, ``secrets`` are the texts that logs must not show."""
@@ -120,6 +131,24 @@ class StepContext:
     """Write a line to the attempt's log, for steps that have no process."""
     steps: Callable[[], Mapping[str, str]]
     """The statuses of the run's other steps, as they are now."""
+    deadline: float | None = None
+    """When its timeout is over, on this process's monotonic clock."""
+    cancelled: Callable[[], bool] = lambda: False
+    """Whether it was told to end, or its claim is gone."""
+
+    def patience(self, most: float) -> float:
+        """How many seconds a call to others may take: ``most``, or as long as the attempt has.
+
+        And a moment longer, so that the engine ends the attempt by its timeout before the call fails.
+        """
+        return most if self.deadline is None else min(most, max(0.0, self.deadline - time.monotonic()) + 1.0)
+
+    def check(self) -> None:
+        """Go no further when the attempt is over. Raises :class:`AttemptOverError`."""
+        if self.cancelled() or (self.deadline is not None and time.monotonic() >= self.deadline):
+            raise AttemptOverError(
+                f"attempt {self.key.attempt} is over", where=f"run {self.key.run_id}, step {self.key.step_id}"
+            )
 
     def script(self, setting: str) -> str:
         """A ``script:`` setting's text: itself, or the content of the file it names. A file's content is taken as it is."""
@@ -154,7 +183,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``handle`` is JSON without secrets. ``poll_after`` seconds is when to ask next; ``note`` is shown as progress."""
+    """``handle`` is JSON without secrets. ``poll_after`` seconds is when to ask next; ``note`` is shown as what it waits for."""
 
     handle: Json
     poll_after: float = 1.0
@@ -168,7 +197,7 @@ class Done:
     """Runs in the transaction that records the result. Raising rolls both back and fails the attempt."""
     after_commit: Callable[[], None] | None = None
     """Runs once that transaction is committed. Best effort: the worker may die before it, and an error changes nothing any
-    more. So it may only do what whoever comes next can find undone, and does then."""
+    more, but is logged, counted and shown with the run. So it may only do what whoever comes next can find undone, and does then."""
 
 
 Progress: TypeAlias = Launch | Waiting | Done
@@ -196,7 +225,7 @@ class StepRuntime(ABC):
 
     type: ClassVar[StepType]
     blocking: ClassVar[bool] = True
-    """``start`` may take a while: it is called in a thread of its own."""
+    """``start``, ``poll`` and ``ended`` may take a while: they are called in a thread."""
     instant: ClassVar[bool] = False
     """``start`` is Done at once and needs neither a folder nor a worker's slot."""
 

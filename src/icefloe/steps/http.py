@@ -25,7 +25,7 @@ class HttpStep(StepRuntime):
         headers = {"Idempotency-Key": f"{context.key.run_id}/{context.key.step_id}", **settings.headers}
         body = {"content": settings.body} if isinstance(settings.body, str) else {"json": settings.body}
         try:
-            with httpx.Client(timeout=REQUEST_SECONDS, follow_redirects=True) as client:
+            with httpx.Client(timeout=context.patience(REQUEST_SECONDS), follow_redirects=True) as client:
                 answer = client.request(
                     settings.method,
                     settings.url,

@@ -73,6 +73,7 @@ class IpCaptureStep(StepRuntime):
 
     def _capture(self, context: StepContext, settings: IpCaptureSettings) -> Progress:
         lake = Lake.open(context.config)
+        context.check()
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
         columns = range_columns_of(settings, lake, tables)
         anew = _writes_a_range(context)
@@ -98,6 +99,7 @@ class IpCaptureStep(StepRuntime):
             run_has_ended=lambda run_id: _has_ended(context, run_id),
             log=context.log,
             before_first=lambda: _refuse_filled_targets(context, lake),
+            check=context.check,
         ).take()
         if isinstance(taken, Busy):
             return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")

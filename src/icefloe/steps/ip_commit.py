@@ -43,6 +43,7 @@ class IpCommitStep(StepRuntime):
             records = [_captured(context, name) for name in settings.capture_step]
             if not settings.allow_ignored:
                 _refuse_after_failures(context, settings.capture_step)
+            context.check()
         except IcefloeError as error:
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         todo = [record for record in records if record.state == "built"]
