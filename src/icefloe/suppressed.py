@@ -73,6 +73,11 @@ def counts() -> dict[str, Suppressed]:
         return dict(_counts)
 
 
+def file_beside(lock_file: Path) -> Path:
+    """Where a worker leaves its counts."""
+    return lock_file.with_suffix(".suppressed")
+
+
 def write(file: Path) -> None:
     """Leave the counts for other processes on this machine."""
     write_json(file, {place: asdict(item) for place, item in counts().items()})

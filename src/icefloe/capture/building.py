@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from icefloe import suppressed
 from icefloe.capture.completeness import Goal
 from icefloe.capture.errors import OtherOperationsError
 from icefloe.capture.sources import Source, found_in
@@ -116,12 +116,12 @@ def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> None:
     """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
     for source in sources:
         if source.alias is not None and source.change_table is not None:
-            with suppress(IcefloeError):
+            with suppressed.errors("capture.unpoint", IcefloeError, where=source.alias):
                 lake.unpoint_change_table(source.alias, at=source.change_table)
         for name in source.made_tables:
-            with suppress(IcefloeError):
+            with suppressed.errors("capture.drop_table", IcefloeError, where=name):
                 lake.drop_change_table(name)
-        with suppress(IcefloeError):
+        with suppressed.errors("capture.unpin", IcefloeError, where=source.table):
             lake.unpin(source.table, capture=capture_id)
 
 

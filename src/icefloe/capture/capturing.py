@@ -98,6 +98,7 @@ class Capturing:
         request = self._request
         with self._database.read() as connection:
             held = captures.open_capture(connection, request.consumer)
+        self._check()  # a late attempt takes nothing from the one that followed it
         if held is None:
             return self._built(self._planned())
         if held.run_id != request.run_id and not self._run_has_ended(held.run_id):

@@ -7,8 +7,8 @@ leaves the capture marked as not released, and the next one that looks takes it 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
+from icefloe import suppressed
 from icefloe.capture import building
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
@@ -31,7 +31,9 @@ def settle(lake: Lake, database: Database, records: Iterable[CaptureRecord]) -> 
         for source in (Source.from_json(one) for one in record.sources):
             checkpoint = standing.get(source.table)
             if checkpoint is not None:
-                with suppress(IcefloeError):  # found undone by the next one
+                with suppressed.errors(
+                    "capture.checkpoint_tag", IcefloeError, where=source.table
+                ):  # found undone by the next one
                     _tag(lake, record.consumer, source, checkpoint.snapshot_id)
 
 
@@ -52,7 +54,7 @@ def sweep(lake: Lake, database: Database, now: float) -> int:
     for record in waiting:
         if record.ended_at is not None and record.ended_at + record.keep_seconds > now and record.state == "committed":
             continue
-        with suppress(IcefloeError):
+        with suppressed.errors("capture.release", IcefloeError, where=record.id):
             sources = [Source.from_json(one) for one in record.sources]
             building.discard(lake, sources, capture_id=record.id)
             with database.write() as connection:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from icefloe import config as configuration
+from icefloe import suppressed
 from icefloe.cli.moments import ago
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
 from icefloe.service.state import upgrade as upgrade_state
+from icefloe.store.workers import WorkerRecord
 
 
 def register(app: typer.Typer) -> None:
@@ -38,11 +42,17 @@ def worker(
 
 
 def workers(output: OutputOption = Output.text) -> None:
-    """List the workers that are alive."""
+    """List the workers that are alive, and what went wrong in them without failing a step."""
     with Client() as client:
         found = client.workers()
     if output is Output.json:
-        print_json([{name: getattr(item, name) for name in item.__slots__} for item in found])
+        print_json(
+            [
+                {name: getattr(item, name) for name in item.__slots__}
+                | {"suppressed": {place: asdict(error) for place, error in _suppressed(item).items()}}
+                for item in found
+            ]
+        )
         return
     if not found:
         note("no worker is alive: icefloe worker")
@@ -51,6 +61,14 @@ def workers(output: OutputOption = Output.text) -> None:
     for item in found:
         table.add_row(item.id, item.host, item.status, str(item.slots), item.serves, ago(item.seen_at))
     console.print(table)
+    for item in found:
+        for place, error in sorted(_suppressed(item).items()):
+            note(f"{item.id}: {place} failed {error.count} times, last {ago(error.at)}: {error.last}")
+
+
+def _suppressed(worker: WorkerRecord) -> dict[str, suppressed.Suppressed]:
+    """What went wrong in it without failing a step, as far as its files can be seen from here."""
+    return suppressed.read(suppressed.file_beside(Path(worker.lock_file)))
 
 
 def upgrade() -> None:

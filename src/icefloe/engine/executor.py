@@ -36,6 +36,7 @@ from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
 from icefloe.steps.contract import (
     AttemptKey,
+    AttemptOverError,
     Cause,
     Command,
     Done,
@@ -56,14 +57,15 @@ LOG = logging.getLogger("icefloe.worker")
 AFTERWARDS_THREADS = 8
 AFTERWARDS_SECONDS = 10.0
 """How long a worker that ends waits for what steps do after their commit."""
-MOST_AFTERWARDS_SECONDS = 900.0
-"""How long that may take at all."""
+MOST_AFTERWARDS_SECONDS = 120.0
+"""After that its place goes to another."""
 CANCEL_THREADS = 4
 MOST_CANCEL_SECONDS = 60.0
 ENDED_SECONDS = 60.0
 """How long a step type may take to say what its process's end means, where the step has a timeout."""
 NOTE_SECONDS = 15.0
 """What an attempt waits for is recorded at most so often."""
+_TIMEOUT = Cause("it took longer than its timeout", "step.timeout")
 
 
 class Executor:
@@ -231,6 +233,8 @@ class Executor:
             return
         attempt.call = None
         if attempt.key in self.attempts:
+            if isinstance(progress, Done) and (cause := progress.outcome.cause) and cause.code == AttemptOverError.code:
+                progress = Done(Outcome(Kind.TIMEOUT, cause=_TIMEOUT))  # the thread has seen it before we did
             self._proceed(attempt, progress)
 
     def _too_late(self, attempt: Attempt, progress: Progress) -> None:
@@ -247,7 +251,7 @@ class Executor:
                 cause = Cause("it was told to end, and its thread did not", "step.left-behind")
                 done = Done(Outcome(Kind.STOPPED, cause=cause))
             else:
-                cause = Cause("it took longer than its timeout", "step.timeout")
+                cause = _TIMEOUT
                 done = Done(Outcome(Kind.TIMEOUT, cause=cause))
                 if attempt.handle is not None:
                     self._cancel_remote(attempt, attempt.handle)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 import icefloe
+from icefloe import suppressed
 from icefloe.errors import IcefloeError
 from icefloe.store import workers
 from icefloe.store.database import Database
@@ -65,6 +66,7 @@ class Lease:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / f"{self.worker_id}.lock"
         self._lock: IO[bytes] | None = None
+        self._counts: dict[str, suppressed.Suppressed] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="icefloe-lease", daemon=True)
 
@@ -94,16 +96,25 @@ class Lease:
             try:
                 with self._database.write() as connection:
                     alive = workers.beat(connection, self.worker_id, time.time())
-            except IcefloeError:
+            except IcefloeError as error:
+                suppressed.count("lease.beat", error, where=self.worker_id)
                 wait = min(self.interval, 0.5)
                 continue
             wait = self.interval
+            self._leave_counts()
             if not alive:
                 self.lost = True
                 self._on_change()
                 return
             self.valid_until = at + TRUST * self.seconds
             self._on_change()
+
+    def _leave_counts(self) -> None:
+        counts = suppressed.counts()
+        if counts != self._counts:
+            with suppressed.errors("suppressed.write", OSError):
+                suppressed.write(suppressed.file_beside(self._file))
+                self._counts = counts
 
     def drain(self) -> None:
         with self._database.write() as connection:
@@ -113,12 +124,11 @@ class Lease:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
-        try:
-            with self._database.write() as connection:
-                workers.declare_gone(connection, self.worker_id, None)
-        except IcefloeError:
-            pass  # others will find the lock released
+        # When it cannot be said, others find the lock released.
+        with suppressed.errors("lease.close", IcefloeError, where=self.worker_id), self._database.write() as connection:
+            workers.declare_gone(connection, self.worker_id, None)
         if self._lock is not None:
+            suppressed.file_beside(self._file).unlink(missing_ok=True)
             self._file.unlink(missing_ok=True)
             self._lock.close()
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from icefloe import suppressed
 from icefloe.engine import supervisor, warm
 from icefloe.steps.contract import ProcessResult
 
@@ -69,7 +70,10 @@ class Link:
         self._send({"cancel": {"at_once": at_once}})
 
     def _send(self, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # a supervisor that has ended needs no further word
+        with (
+            suppressed.errors("supervisor.tell", OSError),
+            suppress(ConnectionError),
+        ):  # one that has ended needs no further word
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
@@ -99,7 +103,7 @@ class Launcher:
                     if attempt == 2:
                         raise
         link = Link(mine)
-        with suppress(OSError):
+        with suppressed.errors("supervisor.tell", OSError), suppress(ConnectionError):  # its end is heard by the link
             mine.sendall(job.to_line())
         return link
 
@@ -200,7 +204,7 @@ def _carrying(needle: bytes) -> list[int]:
                 environ = Path(f"/proc/{entry.name}/environ").read_bytes()
                 if needle in environ.split(b"\0") and not _is_zombie(entry.name):
                     found.append(int(entry.name))
-            except OSError:
+            except (FileNotFoundError, ProcessLookupError, PermissionError):  # has ended, or is another user's
                 continue
     return found
 

@@ -23,6 +23,7 @@ class Reactor:
         self._selector = selectors.DefaultSelector()
         self._mail: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._closed = False
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
@@ -31,8 +32,13 @@ class Reactor:
     def post(self, letter: Callable[[], None]) -> None:
         """Have something called in the reactor's thread; from any thread, or a signal handler."""
         self._mail.put(letter)
-        with suppress(OSError):
+        try:
             self._rope.send(b"!")
+        except BlockingIOError:
+            pass  # so many have rung that it wakes anyway
+        except OSError:
+            if not self._closed:  # else nobody listens any more: a thread that was left behind
+                raise
 
     def at(self, moment: float, action: Callable[[], None]) -> None:
         """Call it at a moment of the monotonic clock; an action that is due sooner anyway is not added again."""
@@ -70,6 +76,7 @@ class Reactor:
             action()
 
     def close(self) -> None:
+        self._closed = True
         self._selector.close()
         self._bell.close()
         self._rope.close()

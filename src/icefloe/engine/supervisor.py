@@ -155,7 +155,7 @@ def children(pid: int) -> list[int]:
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     stat = file.read()
-            except OSError:
+            except (FileNotFoundError, ProcessLookupError):  # it has ended
                 continue
             if int(stat[stat.rindex(b")") + 2 :].split()[1]) == pid:
                 found.append(int(name))
@@ -373,8 +373,10 @@ class Supervisor:
     def _say(self, message: dict[str, Any]) -> None:
         try:
             self.link.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            pass
+        except ConnectionError:
+            pass  # the worker is gone: who takes over reads the result from its file
+        except OSError as error:
+            print(f"icefloe supervisor: the worker was not told: {error}", file=sys.stderr)
 
 
 def fault(name: str) -> None:
@@ -433,8 +435,10 @@ def launcher(control: socket.socket, run: Any = None) -> None:
             except BaseException as error:
                 try:
                     link.sendall(json.dumps({"broken": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+                except ConnectionError:
+                    pass  # the worker is gone
                 except OSError:
-                    pass
+                    print(f"icefloe supervisor: {type(error).__name__}: {error}", file=sys.stderr)
             finally:
                 os._exit(0)
         link.close()

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 from pyiceberg.io import FileIO
 
+from icefloe import suppressed
 from icefloe.errors import ConfigError, IcefloeError, UnreachableError, UsageError
 from icefloe.lake import storage
 from icefloe.lake.catalog import LoadedTable, Tables
@@ -127,7 +128,7 @@ class ChangeTables:
             # A catalog that went away may have registered the table all the same; if it has not, clean takes the folder.
             raise
         except BaseException:
-            with suppress(IcefloeError, OSError):
+            with suppressed.errors("change_table.delete_folder", IcefloeError, OSError, where=folder):
                 storage.delete_folder(io, folder)
             raise
         return built

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
 
+from icefloe import suppressed
 from icefloe.lake.errors import MetadataMissingError, StorageError
 
 
@@ -40,7 +41,7 @@ def write(io: FileIO, location: str, data: bytes) -> None:
             with stream:
                 stream.write(data)
         except OSError:
-            with suppress(OSError):
+            with suppressed.errors("storage.delete_partial", OSError, where=location):
                 io.delete(location)
             raise
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from icefloe import suppressed
 from icefloe.capture import building
 from icefloe.capture.planning import starting_point
 from icefloe.capture.sources import Source
@@ -197,7 +197,7 @@ class Interventions:
             return preview
         self._do(seen, preview, deed, lambda connection, now: captures.rename_consumer(connection, seen.consumer, new))
         for source, one in seen.checkpoints.items():
-            with suppress(IcefloeError):
+            with suppressed.errors("consumer.checkpoint_tag", IcefloeError, where=source):  # the next commit sets it
                 if checkpoint_tag(name) in self._lake.table(source).metadata.refs:
                     self._lake.set_checkpoint_tag(source, consumer=new, snapshot_id=one.snapshot_id)
                     self._lake.remove_checkpoint_tag(source, consumer=name)
@@ -306,7 +306,7 @@ class Interventions:
             captures.set_released(connection, held.id)
 
     def _tag(self, name: str, table: str, snapshot_id: int | None) -> None:
-        with suppress(IcefloeError):
+        with suppressed.errors("consumer.checkpoint_tag", IcefloeError, where=table):
             if snapshot_id is None:
                 self._lake.remove_checkpoint_tag(table, consumer=name)
             else:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from icefloe import suppressed
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError, UsageError
 from icefloe.lake import ChangeSet, ChangeTable, Lake
@@ -97,5 +98,5 @@ class Consumer:
 
 def _drop(lake: Lake, tables: list[ChangeTable]) -> None:
     for table in tables:
-        with suppress(IcefloeError):
+        with suppressed.errors("preview.drop_table", IcefloeError, where=table.name):
             lake.drop_change_table(table.name)

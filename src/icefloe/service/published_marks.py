@@ -14,7 +14,7 @@ from typing import Any
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
 from icefloe.engine.images import Image
-from icefloe.errors import IcefloeError
+from icefloe.errors import NotFoundError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.spark import targets
 from icefloe.store import captures, definitions, runs
@@ -59,7 +59,7 @@ class PublishedMarks:
         try:
             metadata = self._lake.table(target).metadata
             head = history.head(metadata, "main", table=target)
-        except IcefloeError:
+        except NotFoundError:
             return  # a table that is not there holds nothing
         for snapshot in history.ancestors(metadata, head) if head is not None else ():
             if capture_id in snapshot.summary.get(CAPTURE_LABEL, "").split(","):
@@ -77,7 +77,7 @@ class PublishedMarks:
                     try:
                         settings = evaluation.step(step).settings
                         yield from (self._lake.canonical_name(name) for name in self._written(image, settings))
-                    except IcefloeError:
+                    except UsageError:
                         continue  # its parameters were never complete: it cannot have run
 
     def _written(self, image: Image, settings: Any) -> Iterator[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from shlex import quote
 
 from sqlalchemy.engine import Connection
 
+from icefloe import suppressed
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
@@ -24,7 +24,7 @@ from icefloe.workflow.versions import Packed
 
 
 def current_user() -> str:
-    with suppress(Exception):
+    with suppressed.errors("current_user", KeyError, ImportError, OSError):
         return getpass.getuser()
     return "unknown"
 

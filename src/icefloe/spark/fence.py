@@ -21,10 +21,10 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from icefloe import suppressed
 from icefloe.errors import ConflictError, UsageError
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
@@ -298,7 +298,7 @@ class Fence:
                 found = self._published(self._past(target.name), target.name)
                 published |= {target.name: found} if found is not None else {}
         branched = [(one, tip) for one in pending if not one.direct and (tip := self._tip(one)) is not None]
-        with suppress(Exception):
+        with suppressed.errors("spark.unset_branch", Exception):
             self._session.conf.unset(WAP_BRANCH)
         for target, tip in branched:
             fault("spark.before_publish")
@@ -406,7 +406,7 @@ class Fence:
 
     def _drop(self, name: str, attempts: tuple[str, ...]) -> None:
         """Without Spark: also when its server is gone. What cannot be dropped now, expiry takes away in the end."""
-        with suppress(Exception):
+        with suppressed.errors("spark.drop_branch", Exception, where=name):
             table = self._lake.table(name)
             found = branches_of(table.metadata.refs, attempts)
             if found:

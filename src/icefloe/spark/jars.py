@@ -222,7 +222,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Path(lock.name).rename(Path(name) / "lock")  # nobody sees it without its lock
         for other in folder.glob(f"{_SCRATCH}*/lock"):
-            with suppress(OSError), other.open("rb") as theirs:
+            with suppress(BlockingIOError, FileNotFoundError, PermissionError), other.open("rb") as theirs:
                 fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(other.parent, ignore_errors=True)
         yield Path(name)

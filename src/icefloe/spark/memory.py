@@ -23,7 +23,7 @@ def _total(limits: Iterable[Path]) -> int:
     for place in limits:
         try:
             text = place.read_text(encoding="ascii").strip()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         if text.isdigit():
             known.append(int(text))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
+from icefloe import suppressed
 from icefloe.errors import IcefloeError
 
 PATIENCE_SECONDS = 60.0
@@ -57,7 +57,7 @@ def _end(url: str, session_id: str, deadline: float) -> int:
             _wait_for_end(client, operation_id, deadline)
         client.release_session()
     finally:
-        with suppress(Exception):
+        with suppressed.errors("spark.close_client", Exception):
             client.close()
     return len(running)
 

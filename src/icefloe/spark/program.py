@@ -12,12 +12,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from icefloe import config as configuration
+from icefloe import suppressed
 from icefloe.errors import IcefloeError
 from icefloe.faults import fault
 from icefloe.job import Job
@@ -99,12 +99,12 @@ class Running:
             else:
                 self._python(opened, wire)
         except CancelledError:
-            with suppress(Exception):
+            with suppressed.errors("spark.interrupt", Exception):
                 opened.interruptAll()
             say("cancelled")
             sys.exit(143)
         finally:
-            with suppress(Exception):
+            with suppressed.errors("spark.stop_session", Exception):
                 opened.stop()
 
     def _sql(self, opened: Any) -> None:
@@ -133,7 +133,7 @@ class Running:
 
     def _end_predecessors_if_quick(self) -> None:
         """Not needed for what is fenced, but what nobody waits for should not use the server either."""
-        with suppress(IcefloeError):
+        with suppressed.errors("spark.end_predecessors", IcefloeError):
             if not self._alone:
                 predecessors.end(self._url, self.order.predecessors, say, within=2)
                 self._alone = True

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from icefloe.capture.completeness import Goal
-from icefloe.errors import IcefloeError, UsageError
+from icefloe.errors import UsageError
 from icefloe.lake import Lake
 from icefloe.steps.contract import StepContext
 from icefloe.store import definitions
@@ -72,7 +72,7 @@ def _other_captures(workflow: Workflow, step_id: str, scope: Scope) -> Iterator[
     for _, step in workflow.all_steps():
         wanted = step.settings.get("watermark") if isinstance(step, TypedStep) and step.type == "IpCapture" else None
         if isinstance(wanted, Mapping) and step.id != step_id:
-            with suppress(IcefloeError):
+            with suppress(UsageError):  # it is named by something that is known later only
                 found = resolve_settings({"watermark": wanted}, scope)["watermark"]
                 yield step.id, found.get("table")
 
@@ -89,7 +89,7 @@ def write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[st
     for write in map(write_of, steps_behind(workflow, capture)):
         table = write.get("table") if write is not None else None
         if isinstance(table, str):
-            with suppress(IcefloeError):  # it is named by something that is known later only
+            with suppress(UsageError):  # it is named by something that is known later only
                 yield str(resolve_settings({"table": table}, scope)["table"])
 
 

@@ -71,7 +71,7 @@ def targets_of(definition: Definition, catalog: str) -> set[str]:
         for name in names:
             try:
                 found.add(canonical(_filled(name, values), catalog))
-            except IcefloeError:
+            except UsageError:
                 continue  # a name that only a run knows
     return found
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from icefloe.errors import IcefloeError
+from icefloe.errors import IcefloeError, UsageError
 from icefloe.triggers.sources import Watched, canonical, watched
 from icefloe.workflow.model import (
     CronTrigger,
@@ -90,7 +90,7 @@ def _completeness(workflow: Workflow, catalog: str) -> frozenset[str]:
     names += [one.table for _, step in workflow.all_steps() for one in step.watermark_dependencies]
     found = set()
     for name in names:
-        with suppress(IcefloeError):
+        with suppress(UsageError):  # a name that only a run knows
             found.add(canonical(name, catalog))
     return frozenset(found)
 

@@ -57,10 +57,10 @@ def workflow_values(workflow: Workflow) -> Mapping[str, Any]:
     found: dict[str, Any] = {"workflow_id": workflow.id}
     try:
         return found | {name: item.value for name, item in resolve_params(params, Scope(params=found)).items()}
-    except IcefloeError:
+    except UsageError:
         pass  # one of them needs a run: take the others one by one, in any order
     for param in [*params, *params]:
-        with suppress(IcefloeError):
+        with suppress(UsageError):
             found[param.name] = resolve_params([param], Scope(params=found))[param.name].value
     return found
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from icefloe import suppressed
 from icefloe.faults import fault
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
@@ -297,7 +298,7 @@ class _Attempt:
                 # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end. It fails
                 # by that, too, and is not to be heard of.
                 self.failure = self.failure or error
-                with suppress(Exception):
+                with suppressed.errors("spark.interrupt", Exception):
                     self.session.interruptAll()
                 raise self.failure from None
 

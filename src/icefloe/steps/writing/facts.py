@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from icefloe import suppressed
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake, history
@@ -106,7 +107,7 @@ class Observer:
             source = self._sources[tables[0]]
             key = next(iter(link.sources.values()))
             end = source.end.snapshot_id if source.end else None
-            with suppress(IcefloeError, KeyError):
+            with suppressed.errors("facts.sizes", IcefloeError, where=tables[0]), suppress(KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
         if found is None:
             return Contents(None, live)
@@ -166,7 +167,7 @@ class Observer:
             for field in metadata.schema.fields.values()
             if len(field.path) == 1 and field.is_primitive and field.name.lower() in text and field.name not in told
         ]
-        with suppress(IcefloeError):
+        with suppressed.errors("facts.nulls", IcefloeError, where=source.change_table):
             found = self._lake.changes(source.change_table, columns=names)
             told |= {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
         return told

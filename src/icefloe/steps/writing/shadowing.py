@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from icefloe.errors import ConflictError, IcefloeError
+from icefloe import suppressed
+from icefloe.errors import ConflictError, IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.partition_sizes import sizes_by_value
 from icefloe.planner import shadow
@@ -175,7 +176,7 @@ class Shadow:
         ends = {one.table: one.end.snapshot_id for one in self.work.sources if one.end is not None}
         for one in self.facts.analysis.changed:
             key, name = link.sources[one.id], one.table.name
-            with suppress(IcefloeError):
+            with suppressed.errors("shadow.sizes", IcefloeError, where=name):
                 live = sizes_by_value(self.lake.table(name), ends.get(name), key.column, None, key.transform)
                 for value, counts in (live.by_value if live is not None else {}).items():
                     sizes[value] = max(sizes.get(value, 0), counts.rows)
@@ -186,7 +187,7 @@ def _heads(lake: Lake, plan: Plan) -> dict[str, int | None]:
     """Where the tables are that are read as they are, as far as the lake knows them."""
     found: dict[str, int | None] = {}
     for name in plan.uncaptured:
-        with suppress(IcefloeError):
+        with suppressed.errors("shadow.heads", IcefloeError, where=name), suppress(UsageError):
             head = lake.table(name).metadata.refs.get("main")
             found[name] = head.snapshot_id if head is not None else None
     return found
