@@ -276,9 +276,9 @@ class Config(_Section):
     server: ServerSettings = Field(default_factory=ServerSettings)
 
     @property
-    def server_url(self) -> str:
-        """Where the run pages are, when ``icefloe serve`` runs."""
-        return os.environ.get("ICEFLOE_SERVER_URL", "http://localhost:8484")
+    def server_url(self) -> str | None:
+        """Where pages of runs and workflows are, if anything serves them: Icefloe itself does not yet."""
+        return os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/") or None
 
     @property
     def home(self) -> Path:

@@ -17,6 +17,7 @@ from functools import partial
 
 from sqlalchemy.engine import Connection
 
+from icefloe import platforms
 from icefloe.config import Config
 from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
@@ -61,6 +62,7 @@ class Worker:
         registry: Registry | None = None,
         conductor: Conductor | None = None,
     ) -> None:
+        platforms.require_linux()
         self.config = config
         self.database = database
         self.slots = slots or config.engine.slots
