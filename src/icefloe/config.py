@@ -166,6 +166,8 @@ class ChangeTables(_Section):
     namespace: str = "icdc"
     location: str | None = None
     keep_hours: float = Field(default=72, ge=0)
+    pinned_batches: int = Field(default=2, ge=0)
+    """How many of a consumer's newest committed batches stay pinned on their sources, while they are kept."""
 
 
 class State(_Section):
