@@ -249,6 +249,53 @@ class AlertSettings(_Section):
     """Event (failure, late, lag, lost_history, watermark) -> text."""
 
 
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def _keep_time(value: Any) -> float | None:
+    """``90d``, ``12h``, ``0`` or ``forever``, in seconds; None is for ever."""
+    text = str(value).strip().lower()
+    if value is None or text == "forever":
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])", text)
+    if match is None and text not in ("0", "0.0"):
+        raise ValueError("must be a time such as 12h, 14d or 2w, 0 for as soon as nobody needs it, or forever")
+    return float(match[1]) * _UNITS[match[2]] if match else 0.0
+
+
+KeepTime = Annotated[float | None, BeforeValidator(_keep_time)]
+
+
+def _days(number: float) -> Any:
+    return Field(default=number * 86_400.0)
+
+
+class Keep(_Section):
+    """How long what is over stays in the state database and the project's folder; None: for ever."""
+
+    runs: KeepTime = _days(90)
+    last_runs: int = Field(default=20, ge=20)
+    """So many ended runs of each workflow stay, however old: triggers judge by the last 20."""
+    logs: KeepTime = _days(14)
+    events: KeepTime = _days(30)
+    captures: KeepTime = _days(90)
+    occasions: KeepTime = _days(400)
+    savings: KeepTime = _days(400)
+    signals: KeepTime = _days(90)
+    incidents: KeepTime = _days(180)
+    audits: KeepTime = _days(400)
+    workers: KeepTime = _days(1)
+    spark_sessions: KeepTime = _days(7)
+    prunings: KeepTime = _days(400)
+    every_minutes: float = Field(default=60, gt=0)
+    """How often the janitor in ``icefloe serve`` looks."""
+
+    def seconds(self, kind: str) -> float | None:
+        """The keep time of a kind; None: for ever."""
+        found: float | None = getattr(self, kind)
+        return found
+
+
 class ServerSettings(_Section):
     """Where ``icefloe serve`` listens for REST, if it does, and who may come in."""
 
@@ -276,6 +323,7 @@ class Config(_Section):
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    keep: Keep = Field(default_factory=Keep)
 
     @property
     def server_url(self) -> str:

@@ -1,4 +1,4 @@
-"""``worker``, ``workers``, ``db upgrade``."""
+"""``worker``, ``workers``, ``db upgrade``, ``db prune``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from icefloe.cli.moments import ago
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
+from icefloe.service.janitor import Janitor
 from icefloe.service.state import upgrade as upgrade_state
 
 
@@ -21,6 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command()(workers)
     db = typer.Typer(help="The state database.", no_args_is_help=True)
     db.command()(upgrade)
+    db.command()(prune)
     app.add_typer(db, name="db")
 
 
@@ -59,3 +61,21 @@ def upgrade() -> None:
     for migration in applied:
         note(f"applied {migration.number:04d} {migration.name}")
     note("the state database is up to date")
+
+
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    output: OutputOption = Output.text,
+) -> None:
+    """Delete what is past its keep time ([keep] in icefloe.toml); `icefloe serve` does so by itself."""
+    with Client() as client:
+        janitor = Janitor(client.config, client.database)
+        pruned = janitor.due() if dry_run else janitor.prune()
+        freed = None if dry_run else client.database.give_back_space()
+    if output is Output.json:
+        print_json({"dry_run": dry_run, "kinds": [item.to_dict() for item in pruned], "freed_bytes": freed})
+        return
+    table = Table("kind", "would go" if dry_run else "deleted", "bytes", "trouble", box=None, pad_edge=False)
+    for item in pruned:
+        table.add_row(item.kind, str(item.items), str(item.bytes), item.error or "")
+    console.print(table)
