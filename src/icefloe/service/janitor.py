@@ -81,6 +81,14 @@ class Janitor:
             with self._database.write() as connection:
                 janitor.give_back(connection, self.id, time.time(), done=done)
 
+    def release(self, now: float | None = None) -> int:
+        """Settle what commits left undone, and take away pins and change tables that are due, of all consumers. Returns how many
+        captures are released. May be done by several at once."""
+        from icefloe.capture import release  # PyIceberg takes a second to import
+        from icefloe.lake import Lake
+
+        return release.sweep(Lake.open(self._config), self._database, time.time() if now is None else now, most=1000)
+
     def _kinds(self, now: float) -> list[tuple[Kind, float]]:
         keep = self._config.keep
         times = [(kind, keep.seconds(kind.name)) for kind in retention.kinds(keep.last_runs)]
@@ -133,6 +141,7 @@ class Janitor:
         every = self._config.keep.every_minutes * 60
         while not self._stop.wait(every * random.uniform(0.8, 1.2)):
             try:
+                self.release()
                 self.prune()
                 self._database.give_back_space()
             except JanitorBusyError as error:

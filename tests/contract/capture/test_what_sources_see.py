@@ -14,6 +14,7 @@ from icefloe.capture.capturing import Capturing, Request, Taken
 from icefloe.capture.planning import Bounds
 from icefloe.errors import UnreachableError
 from icefloe.lake.pins import checkpoint_tag, pins_of
+from icefloe.service.janitor import Janitor
 from icefloe.store import captures
 from icefloe.store.captures import CaptureRecord
 from tests.contract.capture.conftest import Bench
@@ -96,7 +97,7 @@ def test_a_hundred_batches_make_two_commits_each_and_leave_four_references_at_mo
     assert most <= 4
     assert len(pins_of(events.lake.table("db.events").metadata)) == 2
     assert len(events.lake.change_tables()) == 100, "change tables stay for their keep time"
-    release.sweep(events.lake, consumer.database, time.time() + 4 * DAY, most=1000)
+    Janitor(events.project.config, consumer.database).release(time.time() + 4 * DAY)
     assert consumer.ours == [checkpoint_tag(CONSUMER)]
     assert events.lake.change_tables() == []
 
