@@ -2,15 +2,18 @@
 
 PYTHON = .venv/bin/python
 
-.PHONY: help setup demo test test-long lint bench docs
+.PHONY: help setup setup-run demo test test-long lint bench docs dist
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## Python packages into .venv, Java, Chromium and the jars (quick when done)
+setup:  ## All that running and developing need: packages into .venv, Java, jars (quick when done)
 	@scripts/setup.sh
 
-demo: setup  ## See it work: both ways of running a pipeline, side by side
+setup-run:  ## Only what running needs: half the packages, a third of the jars
+	@scripts/setup.sh run
+
+demo: setup-run  ## See it work: both ways of running a pipeline, side by side
 	@.venv/bin/icefloe demo
 
 test: setup  ## Lint, then all suites
@@ -30,3 +33,6 @@ bench: setup  ## Every benchmark; each prints its figures as one JSON line, last
 
 docs: setup  ## Check the documentation: every link and every file it names must exist
 	@$(PYTHON) scripts/check_docs.py
+
+dist: setup  ## A wheel and a source archive in dist/
+	@rm -rf dist && $(PYTHON) -m build --no-isolation --outdir dist .
