@@ -270,8 +270,12 @@ def _days(number: float) -> Any:
     return Field(default=number * 86_400.0)
 
 
+_FIXED_DAYS = {"workers": 1, "spark_sessions": 7}
+"""Workers and attempts forget those that are gone as they come, after the same times: nothing to be set."""
+
+
 class Keep(_Section):
-    """How long what is over stays in the state database and the project's folder; None: for ever."""
+    """How long what is over stays in the state database; None: for ever."""
 
     runs: KeepTime = _days(90)
     last_runs: int = Field(default=20, ge=20)
@@ -284,16 +288,14 @@ class Keep(_Section):
     signals: KeepTime = _days(90)
     incidents: KeepTime = _days(180)
     audits: KeepTime = _days(400)
-    workers: KeepTime = _days(1)
-    spark_sessions: KeepTime = _days(7)
     prunings: KeepTime = _days(400)
     every_minutes: float = Field(default=60, gt=0)
     """How often the janitor in ``icefloe serve`` looks."""
 
     def seconds(self, kind: str) -> float | None:
         """The keep time of a kind; None: for ever."""
-        found: float | None = getattr(self, kind)
-        return found
+        seconds: float | None = _FIXED_DAYS[kind] * 86_400.0 if kind in _FIXED_DAYS else getattr(self, kind)
+        return seconds
 
 
 class ServerSettings(_Section):

@@ -9,19 +9,22 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from icefloe.config import Config
+from icefloe.engine import leftovers
 from icefloe.errors import ConflictError, IcefloeError
 from icefloe.faults import fault
-from icefloe.store import janitor, retention
+from icefloe.store import captures, janitor, retention
 from icefloe.store.database import Database
 from icefloe.store.janitor import PruningRecord
-from icefloe.store.retention import Amount, Kind
+from icefloe.store.retention import Amount, Kind, Limits
 
 LOG = logging.getLogger("icefloe.janitor")
 LEASE_SECONDS = 60.0
+RELEASED_AT_ONCE = 200
 
 
 class JanitorBusyError(ConflictError):
@@ -44,11 +47,11 @@ class Pruned:
 
 
 class Janitor:
-    """One round at a time over all processes: see :mod:`icefloe.store.janitor`."""
+    """Rows: one round at a time over all processes, see :mod:`icefloe.store.janitor`. Pins and files: any number at once."""
 
-    def __init__(self, config: Config, database: Database) -> None:
+    def __init__(self, config: Config, database: Database, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._config, self._database = config, database
+        self._config, self._database, self._lease_seconds = config, database, lease_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="icefloe-janitor", daemon=True)
 
@@ -60,48 +63,83 @@ class Janitor:
         if self._thread.is_alive():
             self._thread.join(10)
 
+    # -- counting ----------------------------------------------------------------------------------------------------------
+
     def due(self, now: float | None = None) -> list[Pruned]:
-        """What a round would delete now; nothing is."""
-        found = []
-        for kind, before in self._kinds(time.time() if now is None else now):
+        """What :meth:`prune` would delete after :meth:`release`; nothing is."""
+        limits = self._limits(now)
+        counted = []
+        for kind in self._kinds(limits):
             with self._database.read() as connection:
-                amount = kind.due(connection, before)
-            found.append(Pruned(kind.name, amount.items, amount.bytes))
-        return found
+                amount = kind.due(connection, limits)
+            counted.append(Pruned(kind.name, amount.items, amount.bytes))
+        return counted
+
+    def due_releases(self, now: float | None = None) -> int:
+        """How many captures :meth:`release` would release."""
+        with self._database.read() as connection:
+            return captures.count_to_release(connection, time.time() if now is None else now)
+
+    def due_files(self, now: float | None = None) -> Pruned:
+        paths = leftovers.leftovers(self._config.home, self._database, time.time() if now is None else now)
+        return Pruned("files", len(paths), sum(leftovers.bytes_of(path) for path in paths))
+
+    # -- deleting ----------------------------------------------------------------------------------------------------------
 
     def prune(self, now: float | None = None) -> list[Pruned]:
-        """One round. Raises :class:`JanitorBusyError` when another process is at it."""
+        """One round over the rows. Raises :class:`JanitorBusyError` when another process is at it."""
+        limits = self._limits(now)
         self._take()
         done = False
         try:
-            found = [self._prune(kind, before) for kind, before in self._kinds(time.time() if now is None else now)]
-            done = True
-            return found
+            pruned = [self._prune(kind, limits) for kind in self._kinds(limits)]
+            done = not self._stop.is_set()
+            return pruned
         finally:
             with self._database.write() as connection:
                 janitor.give_back(connection, self.id, time.time(), done=done)
 
     def release(self, now: float | None = None) -> int:
         """Settle what commits left undone, and take away pins and change tables that are due, of all consumers. Returns how many
-        captures are released. May be done by several at once."""
+        captures are released; what could not be now is tried again later."""
+        now = time.time() if now is None else now
+        with self._database.read() as connection:
+            if not captures.any_to_settle_or_release(connection, now):
+                return 0
         from icefloe.capture import release  # PyIceberg takes a second to import
         from icefloe.lake import Lake
 
-        return release.sweep(Lake.open(self._config), self._database, time.time() if now is None else now, most=1000)
+        lake, total = Lake.open(self._config), 0
+        while not self._stop.is_set():
+            released = release.sweep(lake, self._database, now, most=RELEASED_AT_ONCE)
+            total += released
+            if not released:
+                break
+        return total
 
-    def _kinds(self, now: float) -> list[tuple[Kind, float]]:
+    def remove_files(self, now: float | None = None) -> Pruned:
+        """What dead workers have left in this project's folder."""
+        paths = leftovers.leftovers(self._config.home, self._database, time.time() if now is None else now)
+        return Pruned("files", len(paths), sum(leftovers.remove(path) for path in paths))
+
+    def _limits(self, now: float | None) -> Limits:
+        now = time.time() if now is None else now
         keep = self._config.keep
-        times = [(kind, keep.seconds(kind.name)) for kind in retention.kinds(keep.last_runs)]
-        return [(kind, now - seconds) for kind, seconds in times if seconds is not None]
+        times = {kind.name: keep.seconds(kind.name) for kind in retention.kinds()}
+        before = {name: now - seconds for name, seconds in times.items() if seconds is not None}
+        return Limits(now, before, keep.last_runs)
 
-    def _prune(self, kind: Kind, before: float) -> Pruned:
+    def _kinds(self, limits: Limits) -> list[Kind]:
+        return [kind for kind in retention.kinds() if kind.name in limits.before]
+
+    def _prune(self, kind: Kind, limits: Limits) -> Pruned:
         began, total, error = time.monotonic(), Amount(), None
         try:
             while not self._stop.is_set():
                 with self._database.write() as connection:
                     if not janitor.beat(connection, self.id, time.time()):
                         raise JanitorBusyError("another janitor has taken over")
-                    gone = kind.delete(connection, before)
+                    gone = kind.delete(connection, limits)
                 fault("janitor.between")
                 total += gone
                 if not gone.items:
@@ -120,12 +158,12 @@ class Janitor:
         return Pruned(kind.name, total.items, total.bytes, error)
 
     def _take(self) -> None:
-        """The lease, at once when it is free, or when its holder has not moved for the whole of ``LEASE_SECONDS``."""
+        """The lease, at once when it is free, or when its holder has not moved for the whole of ``lease_seconds``."""
         watched, since = None, time.monotonic()
         while True:
             with self._database.write() as connection:
                 seen = janitor.lease(connection)
-                silent = watched == seen and time.monotonic() - since >= LEASE_SECONDS
+                silent = watched == seen and time.monotonic() - since >= self._lease_seconds
                 if (seen is None or seen.holder is None or silent) and janitor.take(
                     connection, seen, self.id, time.time()
                 ):
@@ -137,14 +175,21 @@ class Janitor:
             if self._stop.wait(0.5):
                 raise JanitorBusyError("told to end")
 
+    # -- in serve ----------------------------------------------------------------------------------------------------------
+
     def _repeat(self) -> None:
         every = self._config.keep.every_minutes * 60
+        parts: tuple[Callable[[], object], ...] = (
+            self.release,
+            self.prune,
+            self._database.give_back_space,
+            self.remove_files,
+        )
         while not self._stop.wait(every * random.uniform(0.8, 1.2)):
-            try:
-                self.release()
-                self.prune()
-                self._database.give_back_space()
-            except JanitorBusyError as error:
-                LOG.info("%s", error)
-            except Exception:
-                LOG.exception("a round of the janitor failed; the next follows")
+            for part in parts:  # a catalog that is away keeps nothing else from being done
+                try:
+                    part()
+                except JanitorBusyError as error:
+                    LOG.info("%s", error)
+                except Exception:
+                    LOG.exception("a part of the janitor's round failed; the next round follows")

@@ -235,7 +235,7 @@ class Runs:
 
     def _absent(self, connection: Connection, run_id: str) -> NotFoundError:
         """Whether there never was such a run, or it is deleted."""
-        workflow_id, _, number = run_id.rpartition("-")
+        workflow_id, _, number = run_id.partition(":")[0].rpartition("-")
         workflow = stored.load(connection, workflow_id) if number.isdigit() else None
         if workflow is not None and 0 < int(number) < workflow.next_number:
             return RunDeletedError(

@@ -184,6 +184,17 @@ def to_release(
     return [_capture(row) for row in connection.execute(query.order_by(captures.c.release_at).limit(most))]
 
 
+def count_to_release(connection: Connection, now: float) -> int:
+    """How many ended captures' pins and change tables are due to go."""
+    query = sa.select(sa.func.count()).where(captures.c.release_at.is_not(None), captures.c.release_at <= now)
+    return int(connection.execute(query).scalar_one())
+
+
+def any_to_settle_or_release(connection: Connection, now: float) -> bool:
+    query = sa.select(captures.c.id).where(sa.text("captures.settled = 0")).limit(1)
+    return connection.execute(query).first() is not None or bool(to_release(connection, now, most=1))
+
+
 def of_consumer(connection: Connection, name: str, capture_ids: Collection[str]) -> list[tuple[CaptureRecord, bool]]:
     """Those of these captures that are this consumer's, each with whether the run that owns it has yet to end."""
     active = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")

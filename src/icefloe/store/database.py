@@ -124,8 +124,11 @@ class Database:
                     return None
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("VACUUM")
-            while int(connection.execute("PRAGMA freelist_count").fetchone()[0]) > 0:
+            free, left = int(connection.execute("PRAGMA freelist_count").fetchone()[0]), -1
+            while free > 0 and free != left:
+                left = free
                 connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+                free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
             # Only as far as nobody reads: the rest follows with the next checkpoint.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             return max(before - self.file.stat().st_size, 0)

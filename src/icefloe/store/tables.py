@@ -314,6 +314,30 @@ past_occasions = _table(
     Column("run_ended_at", Double),
 )
 
+savings_totals = _table(
+    "savings_totals",
+    Column("workflow_id", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("runs", BigInteger),
+    Column("read_files", BigInteger),
+    Column("read_rows", BigInteger),
+    Column("read_bytes", BigInteger),
+    Column("instead_files", BigInteger),
+    Column("instead_rows", BigInteger),
+    Column("instead_bytes", BigInteger),
+    Column("written_files", BigInteger),
+    Column("written_rows", BigInteger),
+    Column("written_bytes", BigInteger),
+    Column("written_delete_files", BigInteger),
+    Column("seconds", Double),
+    Column("timed", BigInteger),
+    Column("compared_with", Text),
+    Column("notes", Text),
+    Column("first_at", Double),
+    Column("last_at", Double),
+)
+
 janitor = _table(
     "janitor",
     Column("name", Text, primary_key=True),

@@ -1,6 +1,7 @@
 """What is due to go: captures by the time they are released, runs by their end; who cleans up, and what went.
 
-``past_occasions`` keeps what runs that are deleted were started for, so that nothing is started twice for it.
+``past_occasions`` keeps what runs that are deleted were started for, so that nothing is started twice for it; ``savings_totals`` what
+deleted lines of the savings ledger come to.
 """
 
 from icefloe.store.migrations.m0002_captures import OPEN_CAPTURE
@@ -23,6 +24,13 @@ UPGRADE = (
         workflow_id TEXT NOT NULL, occasion TEXT NOT NULL, run_id TEXT NOT NULL, run_ended_at DOUBLE PRECISION NOT NULL,
         PRIMARY KEY (workflow_id, occasion))""",
     "CREATE INDEX past_occasions_by_end ON past_occasions (run_ended_at)",
+    """CREATE TABLE savings_totals (
+        workflow_id TEXT NOT NULL, step TEXT NOT NULL, target TEXT NOT NULL, runs BIGINT NOT NULL, read_files BIGINT NOT NULL,
+        read_rows BIGINT NOT NULL, read_bytes BIGINT NOT NULL, instead_files BIGINT NOT NULL, instead_rows BIGINT NOT NULL,
+        instead_bytes BIGINT NOT NULL, written_files BIGINT NOT NULL, written_rows BIGINT NOT NULL, written_bytes BIGINT NOT NULL,
+        written_delete_files BIGINT NOT NULL, seconds DOUBLE PRECISION NOT NULL, timed BIGINT NOT NULL, compared_with TEXT NOT NULL,
+        notes TEXT NOT NULL, first_at DOUBLE PRECISION NOT NULL, last_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (workflow_id, step, target))""",
     """CREATE TABLE janitor (
         name TEXT PRIMARY KEY, holder TEXT, beat BIGINT NOT NULL, rounds BIGINT NOT NULL, seen_at DOUBLE PRECISION NOT NULL)""",
     """CREATE TABLE prunings (
