@@ -352,11 +352,17 @@ def _past_captures(limits: Limits, ahead: bool) -> sa.ColumnElement[bool]:
             ~sa.exists().where(committed, newer.c.ended_at > captures.c.ended_at),
         ),
     )
-    published_later = sa.exists().where(
-        later.c.target == shown.c.target,
-        later_of.c.id == later.c.capture_id,
-        later_of.c.consumer == captures.c.consumer,
-        later_of.c.created_at > captures.c.created_at,
+    # Two levels down nothing is correlated by itself: captures would be another row of the table.
+    published_later = (
+        sa.select(later.c.capture_id)
+        .join(later_of, later_of.c.id == later.c.capture_id)
+        .where(
+            later.c.target == shown.c.target,
+            later_of.c.consumer == captures.c.consumer,
+            later_of.c.created_at > captures.c.created_at,
+        )
+        .correlate(shown, captures)
+        .exists()
     )
     newest_in_target = sa.exists().where(shown.c.capture_id == captures.c.id, ~published_later)
     named = sa.exists().where(checkpoints.c.consumer == captures.c.consumer, checkpoints.c.capture_id == captures.c.id)
