@@ -18,6 +18,8 @@ UPGRADE = (
     "CREATE INDEX captures_unsettled ON captures (consumer) WHERE settled = 0",
     "CREATE INDEX captures_by_consumer ON captures (consumer, created_at)",
     "CREATE INDEX captures_by_end ON captures (ended_at)",
+    "CREATE INDEX captures_by_version ON captures (consumer, state, base_version)",
+    "CREATE INDEX captures_by_state_and_end ON captures (consumer, state, ended_at)",
     "CREATE INDEX runs_by_end ON runs (ended_at)",
     "CREATE INDEX audits_by_subject ON audits (subject, seq)",
     """CREATE TABLE past_occasions (
