@@ -166,6 +166,8 @@ class ChangeTables(_Section):
     namespace: str = "icdc"
     location: str | None = None
     keep_hours: float = Field(default=72, ge=0)
+    pinned_batches: int = Field(default=2, ge=0)
+    """How many of a consumer's newest committed batches stay pinned on their sources, while they are kept."""
 
 
 class State(_Section):
@@ -252,6 +254,55 @@ class AlertSettings(_Section):
     """Event (failure, late, lag, lost_history, watermark) -> text."""
 
 
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def _keep_time(value: Any) -> float | None:
+    """``90d``, ``12h``, ``0`` or ``forever``, in seconds; None is for ever."""
+    text = str(value).strip().lower()
+    if value is None or text == "forever":
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])", text)
+    if match is None and text not in ("0", "0.0"):
+        raise ValueError("must be a time such as 12h, 14d or 2w, 0 for as soon as nobody needs it, or forever")
+    return float(match[1]) * _UNITS[match[2]] if match else 0.0
+
+
+KeepTime = Annotated[float | None, BeforeValidator(_keep_time)]
+
+
+def _days(number: float) -> Any:
+    return Field(default=number * 86_400.0)
+
+
+_FIXED_DAYS = {"workers": 1, "spark_sessions": 7}
+"""Workers and attempts forget those that are gone as they come, after the same times: nothing to be set."""
+
+
+class Keep(_Section):
+    """How long what is over stays in the state database; None: for ever."""
+
+    runs: KeepTime = _days(90)
+    last_runs: int = Field(default=20, ge=20)
+    """So many ended runs of each workflow stay, however old: triggers judge by the last 20."""
+    logs: KeepTime = _days(14)
+    events: KeepTime = _days(30)
+    captures: KeepTime = _days(90)
+    occasions: KeepTime = _days(400)
+    savings: KeepTime = _days(400)
+    signals: KeepTime = _days(90)
+    incidents: KeepTime = _days(180)
+    audits: KeepTime = _days(400)
+    prunings: KeepTime = _days(400)
+    every_minutes: float = Field(default=60, gt=0)
+    """How often the janitor in ``icefloe serve`` looks."""
+
+    def seconds(self, kind: str) -> float | None:
+        """The keep time of a kind; None: for ever."""
+        seconds: float | None = _FIXED_DAYS[kind] * 86_400.0 if kind in _FIXED_DAYS else getattr(self, kind)
+        return seconds
+
+
 class ServerSettings(_Section):
     """Where ``icefloe serve`` listens for REST, if it does, and who may come in."""
 
@@ -279,6 +330,7 @@ class Config(_Section):
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    keep: Keep = Field(default_factory=Keep)
 
     @property
     def server_url(self) -> str | None:

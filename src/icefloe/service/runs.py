@@ -46,6 +46,13 @@ class DeactivatedError(UsageError):
     code = "workflow.deactivated"
 
 
+class RunDeletedError(NotFoundError):
+    """The run was there; its keep time is over."""
+
+    code = "run.deleted"
+    fatal = True
+
+
 class Runs:
     def __init__(self, config: Config, database: Database, conductor: Conductor) -> None:
         self._config = config
@@ -82,10 +89,11 @@ class Runs:
                 )
             if occasion is not None:
                 known = runs.by_occasion(connection, workflow_id, occasion)
-                if known is not None:
+                before = known.id if known else runs.past_occasion(connection, workflow_id, occasion)
+                if before is not None:
                     if claim is not None:
-                        claim(connection, workflow, known.id)
-                    return self._started(connection, known.id, created=False)
+                        claim(connection, workflow, before)
+                    return self._started(connection, before, created=False)
             if not workflow.active:
                 raise DeactivatedError(f"workflow {workflow_id} is deactivated", hint=f"icefloe activate {workflow_id}")
             if claim is not None and not claim(connection, workflow, f"{workflow_id}-{workflow.next_number}"):
@@ -222,9 +230,20 @@ class Runs:
     def _must_exist(self, run_id: str) -> RunRecord:
         with self._database.read() as connection:
             found = runs.load(connection, run_id)
-        if found is None:
-            raise NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
+            if found is None:
+                raise self._absent(connection, run_id)
         return found
+
+    def _absent(self, connection: Connection, run_id: str) -> NotFoundError:
+        """Whether there never was such a run, or it is deleted."""
+        workflow_id, _, number = run_id.partition(":")[0].rpartition("-")
+        workflow = stored.load(connection, workflow_id) if number.isdigit() else None
+        if workflow is not None and 0 < int(number) < workflow.next_number:
+            return RunDeletedError(
+                f"run {run_id} ended longer ago than runs are kept, and is deleted: it can be neither shown nor restarted",
+                hint=f"how long they are kept is set by [keep] runs; start a new one: icefloe run {workflow_id}",
+            )
+        return NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
 
     # -- looking -----------------------------------------------------------------------------------------------------------
 
@@ -248,7 +267,7 @@ class Runs:
         with self._database.read() as connection:
             record = runs.load(connection, run_id)
             if record is None:
-                raise NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
+                raise self._absent(connection, run_id)
             steps = runs.load_steps(connection, run_id)
             attempts = runs.load_attempts(connection, run_id)
             moves = runs.load_events(connection, run_id) if events else []
