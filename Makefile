@@ -2,15 +2,18 @@
 
 PYTHON = .venv/bin/python
 
-.PHONY: help setup demo test test-long lint bench docs
+.PHONY: help setup setup-run demo test test-long lint bench docs dist
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## Python packages into .venv, Java, Chromium and the jars (quick when done)
+setup:  ## All that running and developing need: packages into .venv, Java, jars (quick when done)
 	@scripts/setup.sh
 
-demo: setup  ## See it work: both ways of running a pipeline, side by side
+setup-run:  ## Only what running needs: half the packages, a third of the jars
+	@scripts/setup.sh run
+
+demo: setup-run  ## See it work: both ways of running a pipeline, side by side
 	@.venv/bin/icefloe demo
 
 test: setup  ## Lint, then all suites
@@ -28,5 +31,10 @@ bench: setup  ## Every benchmark; each prints its figures as one JSON line, last
 	  if grep -q '__main__' $$file; then echo "== $$name"; $(PYTHON) -m benchmarks.$$name || exit 1; fi; \
 	done
 
-docs: setup  ## Check the documentation: every link and every file it names must exist
+docs: setup  ## The documentation as a site in build/docs; every link and every file it names must exist
 	@$(PYTHON) scripts/check_docs.py
+	@.venv/bin/sphinx-build -q -W --keep-going -n -b html docs build/docs
+	@cp build/docs/README.html build/docs/index.html && echo build/docs/index.html
+
+dist: setup  ## A wheel and a source archive in dist/
+	@rm -rf dist && $(PYTHON) -m build --no-isolation --outdir dist .

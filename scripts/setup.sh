@@ -1,29 +1,43 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian machine ready: .venv with the locked packages, Java 17 or 21, Chromium, and Spark's jars.
+# Makes a fresh Debian machine ready, in two parts:
+#   setup.sh run    what running needs: .venv with the packages of requirements-run.lock, Java 17 or 21, the jars of a new project
+#   setup.sh        that, and what developing needs: the packages of requirements.lock, every jar, the tests' own too
 # Does nothing when nothing has changed. Safe to run from several shells at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+PART=${1:-dev}
 VENV="$PWD/.venv"
-STAMP="$VENV/setup.stamp"
+JAVA_PACKAGES=(openjdk-21-jre-headless openjdk-17-jre-headless)
 MISSING=()
+
+# Programs that only tests use, each as "command package alternative…", installed with the part dev.
+TEST_PROGRAMS=()
+
+case $PART in
+  run) LOCK=requirements-run.lock ;;
+  dev) LOCK=requirements.lock ;;
+  *) echo "usage: $0 [run|dev]" >&2; exit 2 ;;
+esac
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-fingerprint() {
-  cat requirements.lock pyproject.toml scripts/setup.sh src/icefloe/spark/jars.lock.json tests/jars.lock.json | sha256sum | cut -d' ' -f1
+stop() {
+  say "$*"
+  exit 1
 }
 
-is_set_up() { [ -x "$VENV/bin/icefloe" ] && [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && has_chromium; }
+fingerprint() {
+  local files=(requirements-run.lock pyproject.toml scripts/setup.sh src/icefloe/spark/jars.lock.json)
+  [ "$1" = run ] || files+=(requirements.lock tests/jars.lock.json)
+  cat "${files[@]}" | sha256sum | cut -d' ' -f1
+}
 
-has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1
+is_set_up() { [ -x "$VENV/bin/icefloe" ] && [ -f "$VENV/$1.stamp" ] && [ "$(cat "$VENV/$1.stamp")" = "$(fingerprint "$1")" ]; }
 
-# apt_get PACKAGE ALTERNATIVE…: the first that this Debian has, when we may install; else it is noted as missing.
+# apt_get PACKAGE ALTERNATIVE…: the first that this Debian has, when we may install.
 apt_get() {
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    MISSING+=("$1")
-    return 1
-  fi
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
   export DEBIAN_FRONTEND=noninteractive
   [ -n "$(find /var/lib/apt/lists -name '*_Packages*' -print -quit 2>/dev/null)" ] || apt-get update -qq >&2
   local package
@@ -34,8 +48,12 @@ apt_get() {
     # The list of packages may be older than what the mirror still has.
     apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends "$package" >&2 && return 0
   done
-  MISSING+=("$1")
   return 1
+}
+
+stop_if_missing() {
+  [ ${#MISSING[@]} -eq 0 ] && return 0
+  stop "missing: ${MISSING[*]}; as root: apt-get install -y ${MISSING[*]}; then run this again"
 }
 
 find_python() {
@@ -49,33 +67,28 @@ find_python() {
   return 1
 }
 
-stop() {
-  say "$*"
-  exit 1
-}
-
-stop_if_missing() {
-  [ ${#MISSING[@]} -eq 0 ] && return 0
-  stop "missing: ${MISSING[*]}; as root: apt-get install -y ${MISSING[*]}; then run this again"
-}
-
 make_venv() {
-  local python
-  python=$(find_python) || { apt_get python3 && python=$(find_python); } || stop "Python 3.11 or newer is needed; as root: apt-get install -y python3 python3-venv"
-  "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_get python3-venv || stop_if_missing
+  "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || apt_get python3-venv || { MISSING+=(python3-venv); stop_if_missing; }
   if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
-    say "making .venv with $python"
-    "$python" -m venv --clear "$VENV"
+    say "making .venv with $PYTHON"
+    "$PYTHON" -m venv --clear "$VENV"
   fi
-  say "installing the locked packages"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+}
+
+# PySpark comes as source: 400 MB of jars that pip packs into a wheel to unpack it again. Packing them without compressing
+# them again saves 20 s; byte-compiling what is imported, when it is, instead of everything saves another 20.
+install_packages() {
+  say "installing the packages of $LOCK"
+  printf '[bdist_wheel]\ncompression = stored\n' > .icefloe-build/distutils.cfg
+  DIST_EXTRA_CONFIG="$PWD/.icefloe-build/distutils.cfg" \
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$LOCK"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 }
 
-# Only the answer "there is none" leads to an installation: any other failure of the look is a failure of the set-up.
+# Asked of the source with any Python: no package is needed for it. Only the answer "there is none" leads to an installation.
 has_java() {
   local answer
-  answer=$("$VENV/bin/python" - <<'PYTHON'
+  answer=$(PYTHONPATH=src "$PYTHON" - <<'PYTHON'
 from icefloe.errors import MissingComponentError
 from icefloe.spark import java
 try:
@@ -83,8 +96,28 @@ try:
 except MissingComponentError:
     print("none")
 PYTHON
-  ) || stop "the installed package does not work"
+  ) || stop "looking for Java failed"
   [ "$answer" != none ]
+}
+
+fetch_jars() {
+  say "fetching the jars"
+  "$VENV/bin/python" - "$PART" <<'PYTHON'
+import sys
+from pathlib import Path
+from icefloe.config import from_dict
+from icefloe.errors import IcefloeError
+from icefloe.spark import jars, java
+
+if sys.argv[1] == "run":
+    wanted = jars.required(from_dict({}, root=Path.cwd()))
+else:
+    wanted = (*jars.locked(), *jars.locked(Path("tests/jars.lock.json")))
+try:
+    jars.ensure(wanted, java.find().launcher, note=lambda line: print(f"setup: {line}", file=sys.stderr))
+except IcefloeError as error:
+    sys.exit(f"setup: {error}\n  → {error.hint}")
+PYTHON
 }
 
 mkdir -p .icefloe-build
@@ -93,24 +126,25 @@ if ! flock -n 9; then
   say "waiting for the set-up that another shell is running"
   flock 9
 fi
-is_set_up && exit 0
+is_set_up "$PART" && exit 0
 
+PYTHON=$(find_python) || { apt_get python3 && PYTHON=$(find_python); } || stop "Python 3.11 or newer is needed; as root: apt-get install -y python3 python3-venv"
 make_venv
-has_java || apt_get openjdk-21-jre-headless openjdk-17-jre-headless || true
-has_chromium || apt_get chromium || true
+# Java comes while the packages do: one waits for the network and dpkg, the other for pip.
+JAVA_JOB=
+has_java || { apt_get "${JAVA_PACKAGES[@]}" & JAVA_JOB=$!; }
+install_packages
+[ -z "$JAVA_JOB" ] || wait "$JAVA_JOB" || true
+has_java || MISSING+=("${JAVA_PACKAGES[0]}")
+if [ "$PART" = dev ]; then
+  for line in ${TEST_PROGRAMS[@]+"${TEST_PROGRAMS[@]}"}; do
+    read -r command packages <<<"$line"
+    # shellcheck disable=SC2086
+    command -v "$command" >/dev/null || apt_get $packages || MISSING+=("${packages%% *}")
+  done
+fi
 stop_if_missing
-say "fetching the jars"
-"$VENV/bin/python" - <<'PYTHON'
-import sys
-from pathlib import Path
-from icefloe.errors import IcefloeError
-from icefloe.spark import jars, java
-
-try:
-    wanted = (*jars.locked(), *jars.locked(Path("tests/jars.lock.json")))
-    jars.ensure(wanted, java.find().launcher, note=lambda line: print(f"setup: {line}", file=sys.stderr))
-except IcefloeError as error:
-    sys.exit(f"setup: {error}\n  → {error.hint}")
-PYTHON
-fingerprint > "$STAMP"
+fetch_jars
+fingerprint run > "$VENV/run.stamp"
+[ "$PART" = run ] || fingerprint dev > "$VENV/dev.stamp"
 say "done: .venv/bin/icefloe"

@@ -219,8 +219,13 @@ class Engine(_Section):
     """How long a worker that was told to end waits for its steps before it hands them over."""
     log_head_kib: int = Field(default=1024, ge=64)
     log_tail_kib: int = Field(default=1024, ge=64)
-    limits: dict[str, int] = Field(default_factory=dict)
-    """Step type -> how many of it may run at once, over all workers."""
+    limits: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Step type, in small letters -> how many of it may run at once, over all workers."""
+
+    @field_validator("limits")
+    @classmethod
+    def _in_small_letters(cls, value: dict[str, int]) -> dict[str, int]:
+        return {step_type.lower(): most for step_type, most in value.items()}
 
 
 class SchedulerSettings(_Section):
@@ -276,9 +281,9 @@ class Config(_Section):
     server: ServerSettings = Field(default_factory=ServerSettings)
 
     @property
-    def server_url(self) -> str:
-        """Where the run pages are, when ``icefloe serve`` runs."""
-        return os.environ.get("ICEFLOE_SERVER_URL", "http://localhost:8484")
+    def server_url(self) -> str | None:
+        """Where pages of runs and workflows are, if anything serves them: Icefloe itself does not yet."""
+        return os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/") or None
 
     @property
     def home(self) -> Path:

@@ -20,12 +20,14 @@ from pathlib import Path
 import pytest
 
 from icefloe.config import Config, from_dict
+from icefloe.service.client import Client as IcefloeClient
 from icefloe.spark import server
 from icefloe.spark.failure import SparkUnreachableError, short_errors
 from icefloe.spark.process import Process
 from icefloe.spark.record import Record
 from icefloe.spark.server import SparkServerError
 from icefloe.spark.session import connect
+from tests.projects import Project
 
 STAND_IN = """\
 #!{python}
@@ -275,6 +277,97 @@ def test_a_start_that_fails_tells_the_cause_and_leaves_nothing(config: Config, m
     assert running_in(server.folder_of(config).path) == []
     monkeypatch.delenv("STAND_IN_FAILS")
     assert server.ensure(config).record.process.alive()
+
+
+def test_an_attempt_never_starts_a_server_itself_but_asks_the_worker(
+    config: Config, settings: dict[str, object]
+) -> None:
+    client = Client(config, settings, ICEFLOE_ATTEMPT="run/step/1/1")
+    folder = server.folder_of(config)
+    try:
+        eventually(folder.request.exists)
+        assert running_in(folder.path) == []
+        assert server.start_if_requested(config)
+        assert client.server_pid() == record(config).pid
+        assert parents(record(config).pid).isdisjoint({client.process.pid})
+        assert not server.start_if_requested(config), "a request is answered once"
+    finally:
+        client.kill()
+
+
+def test_an_attempt_whose_worker_cannot_start_the_server_is_told_why(
+    config: Config, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_FAILS", "1")
+    program = [sys.executable, "-c", ENSURE, str(config.root), json.dumps(settings), "0"]
+    asking = subprocess.Popen(
+        program, stderr=subprocess.PIPE, text=True, env={**os.environ, "ICEFLOE_ATTEMPT": "run/step/1/1"}
+    )
+    eventually(server.folder_of(config).request.exists)
+    with pytest.raises(SparkServerError, match="Invalid maximum heap size"):
+        server.start_if_requested(config)
+    _, errors = asking.communicate(timeout=30)
+    assert asking.returncode != 0
+    assert "Invalid maximum heap size" in errors
+
+
+def parents(pid: int) -> set[int]:
+    """A process and all it descends from."""
+    line = {pid}
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        line.add(pid)
+    return line
+
+
+SHARED = """
+Workflow:
+  id: shared
+  retry: {{error: 0, platform: 0}}
+  jobs:
+    - job:
+        id: asks
+        type: Shell
+        shell:
+          script: |
+            {python} {script} {root} '{settings}' 0
+"""
+
+
+def test_a_server_that_a_shell_step_needed_first_survives_the_step(
+    config: Config, settings: dict[str, object], tmp_path: Path
+) -> None:
+    """As with ``icefloe sql`` in a script: whatever attempts share belongs to none of them."""
+    script = tmp_path / "ask.py"
+    script.write_text(ENSURE)
+    config.home.mkdir(parents=True)
+    project = Project(config, IcefloeClient(config))
+    try:
+        project.push(
+            SHARED.format(python=sys.executable, script=script, root=config.root, settings=json.dumps(settings))
+        )
+        for _ in range(2):
+            run = project.execute("shared")
+            assert run.status == "SUCCEEDED", project.log(run.run_id, "asks")
+            assert project.log(run.run_id, "asks").split()[-1] == str(record(config).pid)
+            assert record(config).process.alive()
+    finally:
+        project.client.close()
+
+
+def test_a_server_that_was_used_a_moment_ago_is_not_idle(tmp_path: Path, settings: dict[str, object]) -> None:
+    """A worker asks before it launches a step, and the step's process holds on to the server a moment later."""
+    settings = {"spark": {**settings["spark"], "idle_minutes": 0.02}}  # type: ignore[dict-item]
+    config = from_dict(settings, root=tmp_path / "project")
+    lease = server.ensure(config)
+    used_until = time.monotonic() + 4
+    while time.monotonic() < used_until:
+        lease.release()
+        assert lease.record.process.alive()
+        time.sleep(0.01)
+        lease = server.ensure(config)
+    lease.release()
+    eventually(lambda: not lease.record.process.alive())
 
 
 def test_stopping_twice_is_fine_and_says_so(config: Config) -> None:

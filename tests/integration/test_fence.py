@@ -6,12 +6,16 @@ the branch, each of which was tried.
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import grpc  # type: ignore[import-untyped]
 import pytest
+from google.rpc import status_pb2
+from pyspark.sql.connect.proto import base_pb2
 
 from icefloe.lake import Lake, history
 from icefloe.spark import batch, predecessors, session
@@ -19,10 +23,23 @@ from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.statements import Statement
 from icefloe.spark.targets import Effect, Write, parse
+from icefloe.spark.wire import Wire
 from tests.spark_server import Project, fresh_namespace
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
+
+
+class _Chain(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    """Several interceptors in place of one: the client's side first."""
+
+    def __init__(self, interceptors: Sequence[Any]) -> None:
+        self._interceptors = interceptors
+
+    def intercept_unary_stream(self, continuation: Callable[[Any, Any], Any], details: Any, request: Any) -> Any:
+        for one in reversed(self._interceptors):
+            continuation = functools.partial(one.intercept_unary_stream, continuation)
+        return continuation(details, request)
 
 
 class Attempts:
@@ -34,8 +51,8 @@ class Attempts:
         self.log: list[str] = []
         self._sessions: list[SparkSession] = []
 
-    def session(self) -> SparkSession:
-        opened = session.connect(self.project.config)
+    def session(self, interceptors: Sequence[Any] = ()) -> SparkSession:
+        opened = session.connect(self.project.config, interceptor=_Chain(interceptors) if interceptors else None)
         self._sessions.append(opened)
         return opened
 
@@ -365,6 +382,70 @@ def test_under_publish_direct_each_statement_is_done_once(attempts: Attempts, sq
     )
     attempts.whole(2, script + "INSERT INTO DB.t VALUES (3)", direct=True)
     assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,)]
+
+
+class _NotFound(grpc.RpcError, grpc.Call):  # type: ignore[misc]
+    """What a server says that knows nothing of an operation (any more)."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.INTERNAL
+
+    def details(self) -> str:
+        return "[INVALID_HANDLE.OPERATION_NOT_FOUND] The handle is invalid. Operation not found."
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        status = status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=self.details())
+        return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
+class _Losing(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    """Lets the server carry out each INSERT, and then has the client believe that it never arrived: once for each operation."""
+
+    def __init__(self) -> None:
+        self.opened: SparkSession | None = None
+        self.sent: list[str] = []
+
+    def intercept_unary_stream(self, continuation: Callable[[Any, Any], Any], details: Any, request: Any) -> Any:
+        text = request.plan.command.sql_command.input.sql.query if details.method.endswith("/ExecutePlan") else ""
+        if not text.startswith("INSERT"):
+            return continuation(details, request)
+        again = request.operation_id in self.sent
+        self.sent.append(request.operation_id)
+        call = continuation(details, request)
+        return call if again else self._lost(call, request)
+
+    def _lost(self, call: Any, request: Any) -> Iterator[Any]:
+        for _ in call:
+            pass
+        assert self.opened is not None
+        done = base_pb2.ReleaseExecuteRequest(
+            session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id
+        )
+        done.release_all.SetInParent()
+        self.opened.client._stub.ReleaseExecute(done)
+        raise _NotFound
+        yield
+
+
+def test_under_publish_direct_a_statement_that_the_client_sends_again_is_done_once(
+    attempts: Attempts, project: Project, sql: Sql
+) -> None:
+    sql("CREATE TABLE DB.t (id BIGINT)")
+    wire, losing = Wire(), _Losing()
+    opened = attempts.session(interceptors=(losing, wire))
+    losing.opened = opened
+    fence = Fence(opened, attempts.lake, attempts.fencing(1, "w", direct=True), attempts.log.append)
+    fence.open()
+    wire.fence = fence
+    for row in (1, 2):
+        opened.sql(f"INSERT INTO {project.name('t')} VALUES ({row})")
+    assert len(losing.sent) == 4 and len(set(losing.sent)) == 2, "each was sent twice"
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,)]
+    fence.publish()
+    attempts.whole(
+        2, "INSERT INTO DB.t VALUES (1); INSERT INTO DB.t VALUES (2); INSERT INTO DB.t VALUES (3)", direct=True
+    )
+    assert sql("SELECT * FROM DB.t ORDER BY 1") == [(1,), (2,), (3,)], "and the next attempt counts alike"
 
 
 def test_a_dead_clients_statement_is_ended_and_its_session_refuses_whoever_still_holds_it(

@@ -261,3 +261,9 @@ def test_an_override_of_a_section_that_is_a_value_is_told(tmp_path: Path) -> Non
     (tmp_path / "icefloe.toml").write_text('[catalog]\nname = "lake"')
     with pytest.raises(ConfigError, match="not a section"):
         load(tmp_path, env={"ICEFLOE_CATALOG__NAME__X": "y"})
+
+
+def test_limits_of_step_types_hold_however_the_type_is_written() -> None:
+    assert configured("[engine.limits]\nSpark = 2\nshell = 1").engine.limits == {"spark": 2, "shell": 1}
+    with pytest.raises(ConfigError, match="limits"):
+        configured("[engine.limits]\nSpark = 0")

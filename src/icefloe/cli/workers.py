@@ -29,7 +29,7 @@ def worker(
 ) -> None:
     """Work on runs until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
     with Client() as client:
-        doer = Worker(client.config, client.database, slots=slots)
+        doer = Worker(client.config, client.database, slots=slots, warm=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: doer.stop())
         note(f"worker {doer.id} works on {client.database.label} ({doer.slots} steps at once)")

@@ -81,6 +81,11 @@ class Executor:
         """Have the launcher ready before the first step needs it."""
         self._launcher.start()
 
+    def warm_up(self, imports: tuple[str, ...]) -> None:
+        """Have the launcher ready whose forks have imported these modules."""
+        if not self._closing:
+            self._launcher_with(imports).start_if_down()
+
     def close(self) -> None:
         self._closing = True
         self.abandon_all()
@@ -233,9 +238,10 @@ class Executor:
             attempt.link.cancel(at_once=attempt.lost)
 
     def _launcher_for(self, command: Command) -> Launcher:
-        if not command.imports:
-            return self._launcher
-        return self._warm.setdefault(command.imports, Launcher(command.imports))
+        return self._launcher_with(command.imports) if command.imports else self._launcher
+
+    def _launcher_with(self, imports: tuple[str, ...]) -> Launcher:
+        return self._warm.setdefault(imports, Launcher(imports))
 
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""

@@ -104,14 +104,17 @@ class Launcher:
         return link
 
     def _hand(self, theirs: socket.socket) -> None:
-        if self._control is None:
-            self.start()
+        self.start_if_down()
         assert self._control is not None
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
         self._control.sendmsg([b"!"], rights)
 
-    def start(self) -> None:
+    def start_if_down(self) -> None:
         """Have the launcher ready before the first step needs it."""
+        if self._control is None:
+            self.start()
+
+    def start(self) -> None:
         mine, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]

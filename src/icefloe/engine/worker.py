@@ -17,6 +17,7 @@ from functools import partial
 
 from sqlalchemy.engine import Connection
 
+from icefloe import platforms
 from icefloe.config import Config
 from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
@@ -27,6 +28,7 @@ from icefloe.engine.lease import Contender, Lease
 from icefloe.engine.ledger import Ledger
 from icefloe.engine.preparation import Preparation
 from icefloe.engine.reactor import Reactor
+from icefloe.engine.spark_server import SparkServerStarter
 from icefloe.engine.supervisor import become_subreaper
 from icefloe.engine.transaction import Claimed
 from icefloe.errors import IcefloeError, UnreachableError
@@ -49,7 +51,10 @@ READY_LOOK = 200
 
 
 class Worker:
-    """``serves`` None works for every run; else only for the trees of these root runs (``icefloe run --wait`` in place)."""
+    """``serves`` None works for every run; else only for the trees of these root runs (``icefloe run --wait`` in place).
+
+    ``warm`` starts the local Spark server before the first step needs it.
+    """
 
     def __init__(
         self,
@@ -60,7 +65,9 @@ class Worker:
         serves: frozenset[str] | None = None,
         registry: Registry | None = None,
         conductor: Conductor | None = None,
+        warm: bool = False,
     ) -> None:
+        platforms.require_linux()
         self.config = config
         self.database = database
         self.slots = slots or config.engine.slots
@@ -80,6 +87,12 @@ class Worker:
         self.preparation = Preparation(config, database, self.conductor, registry)
         self._executor = Executor(config, database, registry, self.preparation, self.ledger, self._lease, self._reactor)
         self.ledger.in_hand = lambda: len(self._executor.attempts)
+        self._spark_server = SparkServerStarter(
+            config,
+            database,
+            warm=warm,
+            warm_up=lambda imports: self._reactor.post(partial(self._executor.warm_up, imports)),
+        )
         self._contender = Contender(config.engine.lease_seconds)
         self._first_seen: dict[tuple[str, str, int], float] = {}
         self._run_seen: dict[str, tuple[float, float]] = {}
@@ -100,6 +113,7 @@ class Worker:
         become_subreaper()
         self.ledger.durably(self._lease.open, lambda: self._stopping)
         self._executor.open()
+        self._spark_server.start()
         threading.Thread(target=self._listen_to_database, name="icefloe-watch", daemon=True).start()
         try:
             while not self._stopping and not until():
@@ -115,6 +129,7 @@ class Worker:
                     break
         finally:
             self._stopping = self.ledger.closed = True
+            self._spark_server.stop()
             self._executor.close()
             self._lease.close()
             self._reactor.close()

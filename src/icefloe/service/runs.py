@@ -131,8 +131,9 @@ class Runs:
         alive = any(worker.serves == "*" and worker.status == workers.ALIVE for worker in workers.living(connection))
         return Started(run_id, self.url(run_id), created, alive)
 
-    def url(self, run_id: str) -> str:
-        return f"{self._config.server_url}/runs/{run_id}"
+    def url(self, run_id: str) -> str | None:
+        """The run's page; None where nothing serves one."""
+        return f"{self._config.server_url}/runs/{run_id}" if self._config.server_url else None
 
     def _files(self, connection: Connection, definition: Definition) -> Mapping[str, str]:
         found = {}

@@ -56,6 +56,6 @@ def make_scheduler(config: Config, database: Database, runs: Runs, *, clock: Clo
         config.scheduler,
         catalog=config.catalog.name,
         alerts=config.alerts,
-        server_url=config.server_url,
+        server_url=config.server_url or "",
         clock=clock,
     )

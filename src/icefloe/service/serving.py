@@ -18,7 +18,7 @@ class Service:
     """``scheduler`` and ``worker`` are there to be looked at; who made the service runs and stops it as a whole."""
 
     def __init__(self, client: Client, *, slots: int | None = None) -> None:
-        self.worker = Worker(client.config, client.database, slots=slots)
+        self.worker = Worker(client.config, client.database, slots=slots, warm=True)
         self.scheduler: Scheduler = make_scheduler(client.config, client.database, client.runs)
         self._failure: list[BaseException] = []
 

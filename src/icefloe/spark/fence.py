@@ -119,7 +119,8 @@ class Fence:
         self._by_name: dict[str, _Target] = {}
         self._told: set[str] = set()
         self._lock = threading.RLock()
-        self._statement = 0
+        self._statements = 0
+        self._operations: dict[str, int] = {}
 
     def open(self) -> None:
         """Have the session mark what it commits, and write to this attempt's branch."""
@@ -135,12 +136,16 @@ class Fence:
 
     # -- before and after a statement ----------------------------------------------------------------------------------------
 
-    def admit(self, write: Write) -> bool:
-        """Protect the target of a statement that is about to run. False: its result is published, do not run it."""
+    def admit(self, write: Write, operation: str | None = None) -> bool:
+        """Protect the target of a statement that is about to run. False: its result is published, do not run it.
+
+        ``operation`` is the statement's id where it may be sent more than once: sent again it keeps its number. Without one each call is
+        another statement.
+        """
         if write.target is None or write.effect in (Effect.NONE, Effect.DEFINITION):
             return True
         with self._lock:
-            self._statement += 1
+            number = self._number(operation)
             if write.effect is Effect.TABLE:
                 return self._admit_creation(write.target)
             target = self.protect(write.target)
@@ -149,7 +154,17 @@ class Fence:
             if target.published is not None:
                 self._tell(f"{target.name}: this batch is published already, its statements are not run again")
                 return False
-            return not target.direct or self._admit_direct(target)
+            return not target.direct or self._admit_direct(target, number)
+
+    def _number(self, operation: str | None) -> int:
+        """The statement's place among the writes of this attempt, which is the same in every attempt of a script that does the same."""
+        known = self._operations.get(operation) if operation is not None else None
+        if known is not None:
+            return known
+        self._statements += 1
+        if operation is not None:
+            self._operations[operation] = self._statements
+        return self._statements
 
     def protect(self, name: str) -> _Target | None:
         """Make the branch on a target when it is first named; None: no table of this catalog."""
@@ -261,13 +276,13 @@ class Fence:
         self._session.conf.set(PROPERTY + CREATED, self._fencing.mark.text)
         return True
 
-    def _admit_direct(self, target: _Target) -> bool:
+    def _admit_direct(self, target: _Target, number: int) -> bool:
         past = self._past(target.name)
-        done = self._published(past, target.name, self._statement)
+        done = self._published(past, target.name, number)
         if done is not None:
             self._log(f"{target.name}: this statement's result is there already (snapshot {done}), it is not run again")
             return False
-        self._session.conf.set(PROPERTY + STATEMENT, str(self._statement))
+        self._session.conf.set(PROPERTY + STATEMENT, str(number))
         return True
 
     # -- the end -----------------------------------------------------------------------------------------------------------

@@ -1,32 +1,41 @@
 """The jars that Spark needs beyond its own: a locked list, fetched once, kept by checksum.
 
-``jars.lock.json`` names each jar by its Maven coordinates and SHA-256. :func:`ensure` brings what is missing into a cache
+``jars.lock.json`` names each jar by its Maven coordinates, SHA-256 and size. :func:`ensure` brings what is missing into a cache
 with the Ivy that ships inside PySpark, so no tool has to be installed and no repository is named here: Ivy's own default,
 or the mirror or ``ivysettings.xml`` that the user gives (``ICEFLOE_MAVEN_MIRROR``, ``ICEFLOE_IVY_SETTINGS``). A jar enters the cache by a rename after its
-checksum has been verified, so the cache never holds half a file and any number of processes may fill it at once.
+checksum has been verified, so the cache never holds half a file and any number of processes may fill it at once. It enters as
+soon as it has arrived, while others are still on their way: a fetch that is broken off goes on from there.
 
 It does not resolve dependencies of jars: the list is complete as it stands.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, BinaryIO
 from xml.sax.saxutils import quoteattr
 
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
+from icefloe.spark import transfer
 
 _PAUSES = (0.0, 1.0, 3.0, 9.0, 27.0, 60.0)
 """Seconds before each try."""
+_LOOK_SECONDS = 0.2
+_SCRATCH = ".fetch-"
 LOCK_FILE = Path(__file__).with_name("jars.lock.json")
 Note = Callable[[str], None]
 
@@ -47,6 +56,8 @@ class Jar:
     sha256: str
     need: str
     classifier: str | None = None
+    size: int = 0
+    """In bytes; 0: not known."""
 
     @property
     def file_name(self) -> str:
@@ -110,8 +121,10 @@ def ensure(
     wanted = missing(jars, folder)
     if wanted:
         if note:
-            note(f"fetching {', '.join(jar.file_name for jar in wanted)} into {folder} (once)")
-        _fetch(wanted, folder, java, env, note or (lambda line: None))
+            megabytes = sum(jar.size for jar in wanted) / 1e6
+            note(f"fetching {', '.join(jar.file_name for jar in wanted)} ({megabytes:.0f} MB) into {folder} (once)")
+        with transfer.shown(sum(jar.size for jar in wanted), note) as update:
+            _fetch(wanted, folder, java, env, note or (lambda line: None), update)
     return [folder / jar.file_name for jar in jars]
 
 
@@ -138,14 +151,18 @@ def spark_jars_folder() -> Path:
 # -- fetching ------------------------------------------------------------------------------------------------------------
 
 
-def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, str], note: Note) -> None:
+def _fetch(
+    wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, str], note: Note, update: transfer.Update
+) -> None:
     """A large jar's transfer breaks now and then, and may do so again at once. What has arrived is kept, whatever becomes of the rest."""
     ivy = next(iter(sorted(spark_jars_folder().glob("ivy-*.jar"))), None)
     if ivy is None:
         raise MissingComponentError("PySpark ships no Ivy jar", hint="reinstall pyspark 4.1")
+    whole = wanted
     for number, pause in enumerate(_PAUSES, start=1):
         time.sleep(pause)
-        log = _try(wanted, folder, [str(java), "-jar", str(ivy)], env)
+        kept = sum(jar.size for jar in whole if jar not in wanted)
+        log = _try(wanted, folder, [str(java), "-jar", str(ivy)], env, partial(_add, update, kept))
         wanted = missing(wanted, folder)
         if not wanted or _final(log):
             break
@@ -159,18 +176,15 @@ def _fetch(wanted: Sequence[Jar], folder: Path, java: Path, env: Mapping[str, st
         )
 
 
-def _try(wanted: Sequence[Jar], folder: Path, ivy: Sequence[str], env: Mapping[str, str]) -> str:
+def _add(update: transfer.Update, kept: int, arrived: int) -> None:
+    update(kept + arrived)
+
+
+def _try(
+    wanted: Sequence[Jar], folder: Path, ivy: Sequence[str], env: Mapping[str, str], update: transfer.Update
+) -> str:
     """Once. Returns what Ivy said."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Inside the cache's own folder, so that the rename below stays on one file system.
-        scratch_folder = tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder)
-    except OSError as error:
-        raise IcefloeError(
-            f"the jar cache {folder} cannot be written: {error.strerror}", hint="set ICEFLOE_JARS to another folder"
-        ) from error
-    with scratch_folder as scratch_name:
-        scratch = Path(scratch_name)
+    with _scratch(folder) as scratch:
         (scratch / "ivy.xml").write_text(_ivy_file(wanted), encoding="utf-8")
         command = [
             *ivy,
@@ -179,14 +193,77 @@ def _try(wanted: Sequence[Jar], folder: Path, ivy: Sequence[str], env: Mapping[s
             *("-ivy", str(scratch / "ivy.xml"), "-types", "jar", "-confs", "default", "-warn"),
             *("-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"),
         ]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(env))
+        log = scratch / "log"
+        with log.open("wb") as stream, _running(command, stream, env) as process:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_SECONDS)
+                update(_look(wanted, folder, scratch))
         # Ivy retrieves nothing at all where one jar is missing. The others are in its cache, under names of its own.
-        arrived = {} if (scratch / "jars").is_dir() else {checksum(one): one for one in scratch.rglob("*.jar")}
-        for jar in wanted:
+        arrived = {} if (scratch / "jars").is_dir() else {checksum(file): file for file in scratch.rglob("*.jar")}
+        for jar in missing(wanted, folder):
             fetched = arrived.get(jar.sha256, scratch / "jars" / jar.file_name)
             if fetched.is_file():
                 _admit(jar, fetched, folder)
-    return result.stdout + result.stderr
+        return log.read_text(encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder for one try, inside the cache's own so that renames stay on one file system. Those of processes that died go."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise IcefloeError(
+            f"the jar cache {folder} cannot be written: {error.strerror}", hint="set ICEFLOE_JARS to another folder"
+        ) from error
+    with temporary as name, (Path(name) / "unlocked").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Path(lock.name).rename(Path(name) / "lock")  # nobody sees it without its lock
+        for other in folder.glob(f"{_SCRATCH}*/lock"):
+            with suppress(OSError), other.open("rb") as theirs:
+                fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other.parent, ignore_errors=True)
+        yield Path(name)
+
+
+@contextmanager
+def _running(command: Sequence[str], log: BinaryIO, env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Ends with us, also when we are interrupted."""
+    with subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=dict(env)) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def _look(wanted: Sequence[Jar], folder: Path, scratch: Path) -> int:
+    """Takes into the cache what has arrived in full, and returns how many bytes have arrived in all."""
+    arriving = 0
+    by_size = {jar.size: jar for jar in missing(wanted, folder) if jar.size}
+    for file in (scratch / "ivy").rglob("*.jar*"):
+        with suppress(FileNotFoundError):  # Ivy renames what has arrived, and removes what it had in between
+            size = file.stat().st_size
+            jar = by_size.get(size)
+            if file.suffix == ".jar" and jar is not None and checksum(file) == jar.sha256:
+                _link(file, folder / jar.file_name)
+            elif file.suffix == ".part":
+                arriving += size
+    return arriving + sum(jar.size for jar in wanted if (folder / jar.file_name).is_file())
+
+
+def _link(file: Path, place: Path) -> None:
+    """Ivy still wants to find the file where it put it."""
+    with tempfile.TemporaryDirectory(prefix=".link-", dir=file.parent) as between:
+        copy = Path(between) / place.name
+        try:
+            os.link(file, copy)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(file, copy)
+        copy.chmod(0o644)
+        copy.rename(place)
 
 
 def _admit(jar: Jar, fetched: Path, folder: Path) -> None:
@@ -251,8 +328,14 @@ def _ivy_file(wanted: Sequence[Jar]) -> str:
     )
 
 
-def _jar(entry: Mapping[str, str]) -> Jar:
+def _jar(entry: Mapping[str, Any]) -> Jar:
     organisation, module, revision, *classifier = entry["coordinates"].split(":")
     return Jar(
-        organisation, module, revision, entry["sha256"], entry["for"], classifier=classifier[0] if classifier else None
+        organisation,
+        module,
+        revision,
+        entry["sha256"],
+        entry["for"],
+        classifier=classifier[0] if classifier else None,
+        size=int(entry["size"]),
     )

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,10 @@ from pathlib import Path
 from icefloe.errors import MissingComponentError
 
 SUPPORTED = (17, 21)
-USUAL_FOLDERS = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/opt", "/Library/Java/JavaVirtualMachines")
+USUAL_FOLDERS = (
+    *("/usr/lib/jvm", "/usr/java", "/opt/java", "/opt"),
+    *("/Library/Java/JavaVirtualMachines", "/opt/homebrew/opt", "/usr/local/opt"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,22 @@ def find(
     raise MissingComponentError(f"Spark needs Java 17 or 21, and none was found{seen}", hint=install_hint())
 
 
-def install_hint(os_release: Path = Path("/etc/os-release")) -> str:
-    """What to type to get a fitting Java. Debian 12 has only 17, Debian 13 only 21."""
+def install_hint(os_release: Path = Path("/etc/os-release"), platform: str = sys.platform) -> str:
+    """What to type to get a fitting Java here. Debian 12 has only 17, Debian 13 only 21."""
     release = os_release.read_text(encoding="utf-8") if os_release.is_file() else ""
+    families = " ".join(re.findall(r"^ID(?:_LIKE)?=(.*)$", release, re.MULTILINE))
     old = re.search(r'^VERSION_ID="?(12|11|22\.04|20\.04)"?$', release, re.MULTILINE) is not None
-    return f"apt-get install -y openjdk-{17 if old else 21}-jre-headless, or set JAVA_HOME to a Java 17 or 21"
+    debian = f"apt-get install -y openjdk-{17 if old else 21}-jre-headless"
+    fedora, macos = "dnf install -y java-21-openjdk-headless", "brew install openjdk@21"
+    if platform == "darwin":
+        words = macos
+    elif re.search("debian|ubuntu", families):
+        words = debian
+    elif re.search("rhel|fedora|centos", families):
+        words = fedora
+    else:
+        words = f"{debian} (Debian, Ubuntu), {fedora} (Red Hat, Fedora), {macos} (macOS)"
+    return f"{words}, or set JAVA_HOME to a Java 17 or 21"
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,8 @@ Three locks, all released by the kernel when their holder dies:
   uses the server, and that nobody will until it lets go.
 - ``watchdog.lock`` is held by the watchdog as long as it lives.
 
+``start.request`` is there while a step's attempt waits for its worker to start a server.
+
 Standard library only: the watchdog imports this.
 """
 
@@ -70,6 +72,10 @@ class ServerFolder:
     def record_file(self) -> Path:
         return self.path / "server.json"
 
+    @property
+    def request(self) -> Path:
+        return self.path / "start.request"
+
     def read(self) -> Record | None:
         """The record, or None when there is none that can be read (half-written ones do not occur, foreign ones may)."""
         try:
@@ -111,6 +117,14 @@ class Lock:
         except BlockingIOError:
             return False
         return True
+
+    def touch(self) -> None:
+        """Note the time of use, for whoever looks when the lock is free again."""
+        os.utime(self.descriptor)
+
+    def seconds_since_use(self) -> float:
+        """By the machine's clock, which may jump: what is in the future was just now."""
+        return max(0.0, time.time() - os.fstat(self.descriptor).st_mtime)
 
     @property
     def descriptor(self) -> int:

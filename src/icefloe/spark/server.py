@@ -5,6 +5,9 @@ ends. Starting takes a lock, so of two processes that need a server at the same 
 survives whoever started it, a watchdog ends it when nobody uses it, and a record that outlived its server is recognised
 by the process's start time and replaced.
 
+A step's attempt never starts one: its supervisor ends every process the attempt has forked, the server included. Inside an attempt
+:func:`ensure` leaves a request, and the attempt's worker, which calls :func:`start_if_requested`, starts the server.
+
 It does not supervise statements: a client whose server dies gets an error, and the next :func:`ensure` starts a new server.
 """
 
@@ -29,6 +32,8 @@ from icefloe.spark.record import Lock, Record, ServerFolder
 from icefloe.spark.watchdog import Launch
 
 START_SECONDS = 180.0
+ATTEMPT_VARIABLE = "ICEFLOE_ATTEMPT"
+"""Set in every process of a step's attempt (:mod:`icefloe.engine.supervisor`)."""
 Note = Callable[[str], None]
 
 
@@ -78,20 +83,25 @@ def ensure(config: Config, *, note: Note | None = None) -> Lease:
     folder.make()
     in_use = folder.in_use_lock()
     in_use.take(shared=True)  # before looking: from here on no watchdog ends the server for idleness
-    start = folder.start_lock()
+    in_use.touch()
     try:
-        if not start.take(wait=False):
-            tell("waiting for the Spark server that another process is starting")
-            start.take()
-        record = _usable(config, folder, in_use, tell) or _started(config, folder, start, tell)
-        if not folder.watchdog_lock().taken_elsewhere():
-            _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60))
+        record = _requested(folder, tell) if ATTEMPT_VARIABLE in os.environ else _own(config, folder, in_use, tell)
         return Lease(record, in_use)
     except BaseException:
         in_use.release()
         raise
+
+
+def start_if_requested(config: Config) -> bool:
+    """Start the server if an attempt waits for it; whether one did. Called by workers, outside of every attempt."""
+    folder = folder_of(config)
+    if not folder.request.exists():
+        return False
+    try:
+        ensure(config).release()
     finally:
-        start.release()
+        folder.request.unlink(missing_ok=True)  # whoever waits sees the server, or that it could not be started
+    return True
 
 
 def status(config: Config) -> Status:
@@ -125,6 +135,48 @@ def stop(config: Config) -> bool:
 
 
 # -- starting ------------------------------------------------------------------------------------------------------------
+
+
+def _own(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Record:
+    """The running server if it is the right one, else a new one."""
+    start = folder.start_lock()
+    try:
+        if not start.take(wait=False):
+            tell("waiting for the Spark server that another process is starting")
+            start.take()
+        record = _usable(config, folder, in_use, tell) or _started(config, folder, start, tell)
+        if not folder.watchdog_lock().taken_elsewhere():
+            _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60))
+        return record
+    finally:
+        start.release()
+
+
+def _requested(folder: ServerFolder, tell: Note) -> Record:
+    """The running server, or the one that the attempt's worker starts now. Its settings are the worker's business."""
+    record = _answering(folder)
+    if record is not None:
+        return record
+    tell("asking the worker for the Spark server")
+    folder.request.touch(mode=0o600)
+    deadline = time.monotonic() + START_SECONDS
+    while (record := _answering(folder)) is None:
+        if not folder.request.exists() and _answering(folder) is None:
+            raise SparkServerError(
+                f"the worker could not start the Spark server: {_last_words(folder)}",
+                hint=f"its log: {folder.log}; to try it by hand: icefloe sql 'SELECT 1'",
+            )
+        if time.monotonic() > deadline:
+            raise SparkServerError(
+                f"no worker has started the Spark server within {START_SECONDS:.0f} s", hint=f"its log: {folder.log}"
+            )
+        time.sleep(0.05)
+    return record
+
+
+def _answering(folder: ServerFolder) -> Record | None:
+    record = folder.read()
+    return record if record is not None and record.process.alive() and _answers(record.port) else None
 
 
 def _usable(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Record | None:

@@ -4,7 +4,7 @@
 the child *records itself* and then becomes Java, so that there is no moment in which a server runs that no record names. Without a
 command it watches the recorded server, whose first watchdog was killed.
 
-Idle means: no process holds the in-use lock, and the server uses next to no processor time (a statement whose client was
+Idle means: no process holds the in-use lock or has taken it lately, and the server uses next to no processor time (a statement whose client was
 killed still runs). It is a small Python process that imports nothing but the standard library.
 """
 
@@ -71,7 +71,7 @@ def watch(folder: ServerFolder, process: Process, idle_seconds: float) -> None:
         try:
             if busy or not in_use.take(wait=False):
                 last_use = moment
-            elif moment - last_use >= idle_seconds:
+            elif moment - last_use >= idle_seconds and in_use.seconds_since_use() >= idle_seconds:
                 # The lock is held until the server is gone: a client that comes now waits, and then starts a new one.
                 _end(process)
                 folder.forget()

@@ -3,6 +3,10 @@
 ``spark.sql("INSERT …")``, ``df.writeTo(…)``, ``df.write.insertInto(…)``, ``df.mergeInto(…)``: over Connect each of them is one
 command of the protocol. An interceptor on the client's channel reads the target off the command and has the fence protect it,
 so a PySpark script needs to declare nothing. A command whose target is published already is replaced by one that does nothing.
+
+A client that has lost its connection may send a command again (PySpark 4.1: when the server answers a reattach with
+``OPERATION_NOT_FOUND``, and at every retry where executions are not reattachable). It is still the same operation, by its id, and so the
+same statement: the fence counts operations, not arrivals.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import grpc  # type: ignore[import-untyped]
 
@@ -40,14 +45,24 @@ class Wire(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
         write = written_by(request.plan)
         if write is None or write.effect in (Effect.NONE, Effect.DEFINITION):
             return continuation(details, request)
-        if not self.fence.admit(write):
+        if not self.fence.admit(write, operation_id(request)):
             replaced = type(request)()
             replaced.CopyFrom(request)
             replaced.plan.ClearField("command")
             replaced.plan.command.sql_command.input.sql.query = _NOTHING
+            # The server may remember the operation from its first sending, and refuses its id with another plan, or once it is over (4.1).
+            replaced.operation_id = str(uuid4())
             return continuation(details, replaced)
         call = continuation(details, request)
         return _Watched(call, partial(self.fence.ended, write)) if write.effect is Effect.TABLE else call
+
+
+def operation_id(request: Any) -> str:
+    """The operation that an ExecutePlan request stands for. Where the client gives it no id, as one that does not reattach, it gets one
+    here: what is sent again is the same request, and has it then."""
+    if not request.operation_id:
+        request.operation_id = str(uuid4())
+    return str(request.operation_id)
 
 
 class _Watched:

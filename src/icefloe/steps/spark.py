@@ -25,7 +25,7 @@ from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import RefChange
 from icefloe.lake.pins import slug
-from icefloe.spark import targets
+from icefloe.spark import jars, java, server, targets
 from icefloe.spark.fence import branches_of
 from icefloe.spark.marks import Mark, Taken
 from icefloe.spark.order import Kind as Script
@@ -80,6 +80,7 @@ class SparkStep(StepRuntime):
         assert isinstance(settings, SparkSettings)
         try:
             order = _order(context, settings)
+            _provide(context, settings)
         except IcefloeError as error:
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
@@ -214,6 +215,16 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         work=work,
         folder=str(context.folder / "files"),
     )
+
+
+def _provide(context: StepContext, settings: SparkSettings) -> None:
+    """What attempts share and none owns: the project's server, or the jars. Asked for here, in the worker, since an attempt's
+    supervisor ends whatever the attempt starts."""
+    if settings.submit == "spark-submit":
+        runtime = java.find(context.config.spark.java_home)
+        jars.ensure(jars.required(context.config), runtime.launcher, note=context.log)
+    elif settings.remote is None and context.config.spark.remote is None:
+        server.ensure(context.config, note=context.log).release()
 
 
 def _script(context: StepContext, settings: SparkSettings, where: str) -> tuple[Script, str, str]:

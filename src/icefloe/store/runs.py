@@ -276,7 +276,9 @@ def in_progress(connection: Connection) -> list[tuple[str, str, int, float]]:
 
 
 def running_of_type(connection: Connection, step_type: str) -> int:
-    query = sa.select(sa.func.count()).where(steps.c.owner.is_not(None), steps.c.type == step_type)
+    query = sa.select(sa.func.count()).where(
+        steps.c.owner.is_not(None), sa.func.lower(steps.c.type) == step_type.lower()
+    )
     return int(connection.execute(query).scalar_one())
 
 

@@ -185,7 +185,8 @@ class Messenger:
             if not incidents.claim(connection, record, token):
                 return False
         workflow = self._workflow(record.workflow_id)
-        message = compose(record, workflow, self._settings, f"{self._server_url}/workflows/{record.workflow_id}")
+        page = f"{self._server_url}/workflows/{record.workflow_id}" if self._server_url else ""
+        message = compose(record, workflow, self._settings, page)
         failed = [reason for reason in self._to_all(workflow, message) if reason]
         with self._database.write() as connection:
             if failed:

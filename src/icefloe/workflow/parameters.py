@@ -2,6 +2,9 @@
 
 ``!`` makes the value an expression. ``<type>`` is ``string``, ``long``, ``double``, ``boolean``, ``array<…>`` of these,
 ``map`` (of strings) or ``pmap`` (a map whose leaves are parameters). ``(mode)`` is one of :class:`ParamMode`.
+
+Maestro's long form, ``name: {value: 3, type: LONG, mode: CONSTANT}`` or with ``expression``, is the same parameter. A map
+that happens to have these keys is told apart by its key: ``'name<map>'`` and ``'name<pmap>'`` are always maps.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode
 from icefloe.workflow.identifiers import is_param_name
 from icefloe.workflow.model import Param, ParamMode
 from icefloe.workflow.problems import Findings, Position, suggestion
+from icefloe.workflow.reserved import fold
 from icefloe.workflow.values import Mismatch, ParamType, clip, conform, type_of
 
 _KEY = re.compile(r"(?P<expression>!)?\s*(?P<name>[^<>()!]*?)\s*(?:<(?P<type>.*)>)?\s*(?:\((?P<mode>[^()]*)\))?\s*\Z")
@@ -50,7 +54,83 @@ def read_param(entry: Entry, findings: Findings) -> Param | None:
         return None
     if key["expression"]:
         return _expression(name, kind, mode, entry.value, findings)
+    if kind is None and isinstance(entry.value, MapNode) and _is_long_form(entry.value):
+        return _long_form(name, mode if key["mode"] else None, entry.value, findings)
     return _literal(name, kind, mode, entry.value, findings)
+
+
+_DEFINITION_KEYS = frozenset({"value", "expression", "type", "mode"})
+
+
+def has_definition_keys(keys: Iterable[str]) -> bool:
+    """Could a map with these keys be taken for one parameter's definition? ``{type: …}`` and ``{mode: …}`` alone cannot."""
+    names = {fold(key) for key in keys}
+    return bool(names & {"value", "expression"}) or {"type", "mode"} <= names
+
+
+def _is_long_form(node: MapNode) -> bool:
+    """A map that has other keys too is a map, unless its ``type`` is a parameter's."""
+    if not has_definition_keys(node.entries):
+        return False
+    if all(fold(key) in _DEFINITION_KEYS for key in node.entries):
+        return True
+    kind = next((entry.value for key, entry in node.entries.items() if fold(key) == "type"), None)
+    return isinstance(kind, ScalarNode) and kind.text.strip().lower() in _TYPES
+
+
+def _long_form(name: str, mode: ParamMode | None, node: MapNode, findings: Findings) -> Param | None:
+    fields = {fold(entry.key): entry for entry in node.entries.values()}
+    either = f"a map of these keys is written '{name}<pmap>'"
+    problem: str | None = None
+    position, hint = node.position, either
+    other = next((entry for key, entry in fields.items() if key not in _DEFINITION_KEYS), None)
+    if other is not None:
+        problem, position = f"'{clip(other.key)}' is not part of a parameter's definition", other.position
+        hint = f"it has value or expression, type and mode; {either}"
+    elif not fields.keys() & {"type", "mode"}:
+        shorter = f"'!{name}': …" if "expression" in fields else f"{name}: …"
+        problem = f"the parameter '{name}' could be a map, or a definition that lacks its type"
+        hint = f"add type:, or write {shorter}; {either}"
+    elif "value" in fields and "expression" in fields:
+        problem = f"the parameter '{name}' has a value and an expression"
+    elif mode is not None and "mode" in fields:
+        problem, position = f"the mode of the parameter '{name}' is given twice", fields["mode"].position
+        hint = "keep the one in the key, or the one below it"
+    if problem is not None:
+        findings.error("param.form", problem, position, hint)
+        return None
+    kind = _word(fields, "type", findings, either)
+    said = _word(fields, "mode", findings, either)
+    if kind is _WRONG or said is _WRONG:
+        return None
+    if kind is not None:
+        # Maestro's MAP holds parameters; between < and > that is ``pmap``, and ``map`` one of strings.
+        known = ParamType.__members__.get(kind.strip().upper())
+        kind = known.notation if known is not None else kind
+        if re.sub(r"\s+", "", kind).lower() not in _TYPES:
+            meant = suggestion(kind, [member.value for member in ParamType], "types")
+            message = f"'{clip(kind)}' is no parameter type"
+            findings.error("param.type", message, fields["type"].value.position, f"{meant}; {either}")
+            return None
+    how = said or (mode.value if mode is not None else None)
+    notation = (f"<{kind}>" if kind else "") + (f"({how})" if how else "")
+    written = (
+        fields.get("expression") or fields.get("value") or Entry("", node.position, ScalarNode(node.position, None, ""))
+    )
+    sign = "!" if "expression" in fields else ""
+    return read_param(Entry(f"{sign}{name}{notation}", written.position, written.value), findings)
+
+
+def _word(fields: dict[str, Entry], key: str, findings: Findings, hint: str) -> str | None:
+    """The type or mode in a parameter's long form; what it may be is checked where the notation is read."""
+    entry = fields.get(key)
+    if entry is None:
+        return None
+    node = entry.value
+    if isinstance(node, ScalarNode) and isinstance(node.value, str) and not set(node.value) & set("()!"):
+        return node.value
+    findings.error("param.form", f"'{key}' must be a parameter's {key}, this is {describe(node)}", node.position, hint)
+    return _WRONG
 
 
 def base_name(key: str) -> str:

@@ -2,7 +2,8 @@
 
 A key is matched without regard to case, camelCase, ``_`` and ``-``. Where a level has parameters, **every other key is a
 parameter**: ALL_CAPS always, and so is a key in parameter notation (``'!x'``, ``'x<long>'``). A near miss of a reserved
-key is an error, since a silent parameter named ``timout`` helps nobody; inside ``params:`` any name may stand.
+key is an error, since a silent parameter named ``timout`` helps nobody; inside ``params:`` any name may stand. A slip of
+the keyboard exchanges, drops or doubles letters. It adds no number and no ``_b``: ``param1`` and ``jobs_b`` are parameters.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _STEP = {
     "watermark_dependencies": (),
     "signal_outputs": (),
 }
+_ENUMERATED = re.compile(r"[_-][A-Za-z]$|[a-z][A-Z]$")
+"""``param_b`` and ``paramB`` count through parameters, as ``param2`` does; nobody writes ``params`` like that by mistake."""
 _BODY: dict[str, tuple[str, ...]] = {"jobs": (), "dag": ()}
 _TRIGGER_COMMON: dict[str, tuple[str, ...]] = {"params": ()}
 _SCHEDULE: dict[str, tuple[str, ...]] = {
@@ -54,7 +57,7 @@ class Level:
 
     def near_miss(self, key: str, more: Iterable[str] = ()) -> str | None:
         """The reserved key that was probably meant by a key that is none."""
-        if self.open and (is_all_caps(key) or not re.fullmatch(r"[\w\-]+", key)):
+        if self.open and (is_all_caps(key) or _ENUMERATED.search(key) or not re.fullmatch(r"[\w\-]+", key)):
             return None
         word = fold(key)
         for folded, name in self._folded(tuple(more)).items():
@@ -212,13 +215,19 @@ def is_all_caps(key: str) -> bool:
 
 def is_near(word: str, reserved: str) -> bool:
     """One slip of the keyboard apart (two for long words); short words allow no exchanged letter, or every other
-    four-letter name would be one."""
+    four-letter name would be one. Words with different numbers in them are different names."""
     if word == reserved or abs(len(word) - len(reserved)) > 2 or len(reserved) < 4:
+        return False
+    if _digits(word) != _digits(reserved):
         return False
     allowed = 2 if min(len(reserved), len(word)) >= 8 else 1
     if len(set(word) ^ set(reserved)) > 2 * allowed:  # each slip changes at most two letters; saves the table below
         return False
     return _edits(word, reserved, substitution=2 if len(reserved) <= 4 else 1) <= allowed
+
+
+def _digits(word: str) -> str:
+    return "".join(letter for letter in word if letter.isdigit())
 
 
 def _edits(one: str, other: str, *, substitution: int) -> int:

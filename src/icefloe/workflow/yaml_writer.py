@@ -12,6 +12,7 @@ import yaml
 from icefloe.workflow import durations, model
 from icefloe.workflow.document import BOOLS, FLOAT, INT, NULLS
 from icefloe.workflow.model import Container, Param, Transition, Workflow
+from icefloe.workflow.parameters import has_definition_keys
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.step_types import BUILTIN, StepTypes
 from icefloe.workflow.values import ParamType, plain
@@ -171,12 +172,15 @@ def _param(param: Param) -> tuple[str, Any]:
 def _needs_type(param: Param) -> bool:
     if param.expression is not None or param.value is None:
         plain_default = ParamType.STRING if param.members is None else ParamType.MAP
-        texts = param.members is not None and _all_texts(param.members)
-        return param.type is not plain_default or texts
+        if param.members is not None:
+            names = [member.name for member in param.members]
+            return param.type is not plain_default or _all_texts(param.members) or has_definition_keys(names)
+        return param.type is not plain_default
     if param.type.is_array:
         return not param.value
     if isinstance(param.value, Mapping):
-        return not param.value or any(letter in key for key in param.value for letter in "!<>()")
+        notation = any(letter in key for key in param.value for letter in "!<>()")
+        return not param.value or notation or has_definition_keys(param.value)
     return False
 
 

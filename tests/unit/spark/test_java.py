@@ -49,6 +49,22 @@ def test_the_hint_names_the_package_that_this_debian_has(tmp_path: Path, release
     assert package in java.install_hint(file)
 
 
+@pytest.mark.parametrize(
+    ("release", "platform", "words"),
+    [
+        ("ID=ubuntu\nID_LIKE=debian\n", "linux", "apt-get install -y openjdk-21-jre-headless, or"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "linux", "dnf install -y java-21-openjdk-headless, or"),
+        ("", "darwin", "brew install openjdk@21, or"),
+        ("ID=nixos\n", "linux", "(Debian, Ubuntu), dnf install -y java-21-openjdk-headless (Red Hat, Fedora), brew"),
+    ],
+)
+def test_the_hint_is_what_one_types_on_this_system(tmp_path: Path, release: str, platform: str, words: str) -> None:
+    file = tmp_path / "os-release"
+    file.write_text(release)
+    hint = java.install_hint(file, platform)
+    assert words in hint and "\n" not in hint
+
+
 def test_a_configured_java_that_does_not_fit_is_an_error_not_a_suggestion(tmp_path: Path) -> None:
     wrong = installation(tmp_path / "java-11", "11.0.1")
     with pytest.raises(MissingComponentError, match="is Java 11"):
