@@ -25,6 +25,7 @@ FILE_NAME = "icefloe.toml"
 HOME_NAME = ".icefloe"
 ENV_PREFIX = "ICEFLOE_"
 BUSY_SECONDS = 30
+MOST_IN_USE = 8
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 LOCAL_FILES = {
@@ -189,8 +190,10 @@ class Spark(_Section):
     java_home: str | None = None
     conf: Properties = Field(default_factory=dict)
     extra_jars: list[str] = Field(default_factory=list)
+    environment: list[str] = Field(default_factory=lambda: ["AWS_*", "GOOGLE_*", "AZURE_*"])
+    """Variables that the local server and Spark steps get besides what every step gets: a cloud's credentials."""
 
-    @field_validator("extra_jars", mode="before")
+    @field_validator("extra_jars", "environment", mode="before")
     @classmethod
     def _from_environment(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -230,6 +233,20 @@ class Engine(_Section):
         return {step_type.lower(): most for step_type, most in value.items()}
 
 
+class StepSettings(_Section):
+    """What user code gets to see of the worker's environment. Names may have ``*``."""
+
+    environment: list[str] = Field(default_factory=list)
+    """Variables that steps get besides the usual ones (:mod:`icefloe.environment`); never the project's own credentials."""
+    secrets: list[str] = Field(default_factory=lambda: ["*"])
+    """Which ``$ENV{…}`` definitions may name; never the project's own credentials."""
+
+    @field_validator("environment", "secrets", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 class SchedulerSettings(_Section):
     """Triggers: how often tables are looked at, how late is in time, what follows failed runs, whom to tell."""
 
@@ -252,6 +269,11 @@ class AlertSettings(_Section):
     """Names or addresses for workflows that name none."""
     templates: dict[str, str] = Field(default_factory=dict)
     """Event (failure, late, lag, lost_history, watermark) -> text."""
+
+    @field_validator("default", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -327,6 +349,7 @@ class Config(_Section):
     state: State = Field(default_factory=State)
     spark: Spark = Field(default_factory=Spark)
     engine: Engine = Field(default_factory=Engine)
+    steps: StepSettings = Field(default_factory=StepSettings)
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
@@ -369,7 +392,7 @@ def find(start: Path | None = None) -> Path | None:
 
 def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> Config:
     """Read the configuration. Raises :class:`ConfigError` with the place of the mistake."""
-    env = os.environ if env is None else env
+    env = variables() if env is None else env
     if path is None and env.get("ICEFLOE_CONFIG"):
         path = Path(env["ICEFLOE_CONFIG"])
     file = path or find()
@@ -387,7 +410,31 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> C
         raise ConfigError(f"is not valid TOML: {error}", where=str(file)) from error
     for keys, value in _env_overrides(env):
         _set(data, keys, value)
-    return from_dict(data, root=file.resolve().parent, where=str(file))
+    loaded = from_dict(data, root=file.resolve().parent, where=str(file))
+    _in_use.pop(file.resolve(), None)
+    _in_use[file.resolve()] = loaded
+    if len(_in_use) > MOST_IN_USE:
+        del _in_use[next(iter(_in_use))]
+    return loaded
+
+
+def in_use() -> list[Config]:
+    """The configurations that this process has read last."""
+    return list(_in_use.values())
+
+
+def variables() -> dict[str, str]:
+    """The environment, with what this process was entrusted with."""
+    return {**os.environ, **_entrusted}
+
+
+def entrust(values: Mapping[str, str]) -> None:
+    """Let the configuration find variables that are not in the environment, where user code and its children would see them."""
+    _entrusted.update(values)
+
+
+_entrusted: dict[str, str] = {}
+_in_use: dict[Path, Config] = {}
 
 
 def from_dict(data: Mapping[str, Any], *, root: Path, where: str | None = None) -> Config:
@@ -407,12 +454,17 @@ def expand(value: str) -> str:
     """Replace ``$ENV{NAME}`` by the variable's value."""
 
     def lookup(match: re.Match[str]) -> str:
-        found = os.environ.get(match[1])
+        found = _entrusted.get(match[1], os.environ.get(match[1]))
         if found is None:
             raise ConfigError(f"the environment variable {match[1]} is not set", hint=f"export {match[1]}=…")
         return found
 
     return re.sub(r"\$ENV\{([A-Za-z_][A-Za-z0-9_]*)\}", lookup, value)
+
+
+def references(value: str) -> list[str]:
+    """The names of the variables that a value refers to."""
+    return re.findall(r"\$ENV\{([A-Za-z_][A-Za-z0-9_]*)\}", value)
 
 
 def expand_url(url: str) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from icefloe import config as configuration
 from icefloe.cli.moments import ago
-from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.cli.output import Output, OutputOption, console, log_without_secrets, note, print_json
 from icefloe.engine.worker import Worker
 from icefloe.errors import IcefloeError
 from icefloe.service.client import Client
@@ -31,6 +31,7 @@ def worker(
     slots: Annotated[int | None, typer.Option(min=1, help="How many steps at once (default: engine.slots).")] = None,
 ) -> None:
     """Work on runs until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
+    log_without_secrets()
     with Client() as client:
         doer = Worker(client.config, client.database, slots=slots, warm=True)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,17 +5,18 @@ Everything here runs in the reactor's thread, but for the step types' own method
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from icefloe.config import Config
+from icefloe.credentials import masked
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt
 from icefloe.engine.events import Ended, HandedOver, Refused, Started
@@ -26,8 +27,10 @@ from icefloe.engine.preparation import Preparation
 from icefloe.engine.processes import Job, Launcher
 from icefloe.engine.reactor import Reactor
 from icefloe.engine.transaction import Claimed
+from icefloe.environment import for_user_code
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
+from icefloe.spark import server
 from icefloe.steps.contract import (
     AttemptKey,
     Cause,
@@ -69,7 +72,7 @@ class Executor:
         self._ledger = ledger
         self._lease = lease
         self._reactor = reactor
-        self._launcher = Launcher()
+        self._launcher = Launcher(config=config)
         self._warm: dict[tuple[str, ...], Launcher] = {}
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="icefloe-step")
         self._closing = False
@@ -220,7 +223,7 @@ class Executor:
         context = attempt.context
         job = Job(
             argv=command.argv,
-            env={**os.environ, **command.env},
+            env={**for_user_code(self._config), **command.env},
             cwd=str(command.cwd or self._config.root),
             folder=str(context.folder),
             lease_until=self._lease.valid_until,
@@ -228,7 +231,7 @@ class Executor:
             grace=engine.grace_seconds,
             log_head=engine.log_head_kib * 1024,
             log_tail=engine.log_tail_kib * 1024,
-            secrets=context.secrets,
+            secrets=(*context.secrets, *_spark_tokens(self._config)),
             module=command.module if command.imports else None,
         )
         attempt.link = self._launcher_for(command).launch(job)
@@ -241,7 +244,7 @@ class Executor:
         return self._launcher_with(command.imports) if command.imports else self._launcher
 
     def _launcher_with(self, imports: tuple[str, ...]) -> Launcher:
-        return self._warm.setdefault(imports, Launcher(imports))
+        return self._warm.setdefault(imports, Launcher(imports, self._config))
 
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""
@@ -411,9 +414,16 @@ class Executor:
                 attempt.log_shipped()
 
 
+def _spark_tokens(config: Config) -> tuple[str, ...]:
+    """The local Spark server's: PySpark steps find it in their environment."""
+    record = server.folder_of(config).read()
+    return (record.token,) if record is not None else ()
+
+
 def _failure(error: Exception) -> Outcome:
     """An exception in a step's own code or in the evaluation of its parameters."""
     cause = Cause.of(error)
+    cause = replace(cause, message=masked(cause.message))
     if isinstance(error, IcefloeError):
         return Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=cause)
     return Outcome(Kind.PLATFORM if isinstance(error, OSError) else Kind.ERROR, cause=cause)

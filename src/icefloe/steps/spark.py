@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from icefloe.capture import published
 from icefloe.capture.sources import Source
 from icefloe.config import FILE_NAME
+from icefloe.environment import for_spark, hand_over
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import RefChange
@@ -85,13 +86,14 @@ class SparkStep(StepRuntime):
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
+        hand_over(context.config, context.folder)
         extra = {"ICEFLOE_RESULT": str(context.folder / PUBLISHED_FILE)}
         submits = settings.submit == "spark-submit"
         program = "icefloe.spark.submit" if submits else "icefloe.spark.program"
         return Launch(
             Command(
                 (python_program(), "-m", program, str(file)),
-                {**environment(context), **extra},
+                {**for_spark(context.config), **environment(context), **extra},
                 context.config.root,
                 () if submits else IMPORTS,
             )
