@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
-from icefloe.engine.evaluation import literal_value, run_params, run_values
+from icefloe.engine.evaluation import run_params, run_values, stored_signals
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.images import plain_values
@@ -103,12 +103,20 @@ class Runs:
             run_id = f"{workflow_id}-{number}"
             given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
+            started_by = {"kind": "user", "by": current_user(), **(initiator or {})}
             values = run_params(
                 definition.workflow,
                 layers,
-                run_values(run_id, workflow_id, number, definition.workflow.owner),
+                run_values(
+                    run_id,
+                    workflow_id,
+                    number,
+                    definition.workflow.owner,
+                    version=definition.version,
+                    initiator=started_by,
+                ),
                 self._files(connection, definition),
-                {name: {k: literal_value(v) for k, v in found.items()} for name, found in (signals or {}).items()},
+                stored_signals({"signals": signals}),
             )
             record = RunRecord(
                 run_id,
@@ -121,9 +129,7 @@ class Runs:
                 occasion=occasion,
                 params=plain_values(values) or {},
                 initiator={
-                    "kind": "user",
-                    "by": current_user(),
-                    **(initiator or {}),
+                    **started_by,
                     "given": given,
                     **({"signals": {name: dict(found) for name, found in signals.items()}} if signals else {}),
                     "trigger": {name: plain(values[name].value) for name in trigger_params or {}},
@@ -205,8 +211,16 @@ class Runs:
             again = {**(params or {}), **typed(definition.workflow, texts or {})}
             given = dict(record.initiator.get("given", {}))
             layers = {Layer.TRIGGER: record.initiator.get("trigger", {}), Layer.RUN: given, Layer.RESTART: again}
-            run = run_values(record.id, record.workflow_id, record.number, definition.workflow.owner)
-            values = run_params(definition.workflow, layers, run, self._files(connection, definition))
+            run = run_values(
+                record.id,
+                record.workflow_id,
+                record.number,
+                definition.workflow.owner,
+                version=number,
+                initiator=record.initiator,
+            )
+            files = self._files(connection, definition)
+            values = run_params(definition.workflow, layers, run, files, stored_signals(record.initiator))
             return number, plain_values(values) or {}
 
         self._conductor.restart(run_id, event, redefine)
