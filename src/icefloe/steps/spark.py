@@ -72,7 +72,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 class SparkStep(StepRuntime):
     """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes; with ``write:`` also
-    ``savings``, what was read of what would have been, and with shadow mode ``shadow_compared_rows``."""
+    ``savings``, what was read of what would have been, ``searched_rows`` and ``searched_bytes`` where the step itself looked for keys, and
+    with shadow mode ``shadow_compared_rows``."""
 
     type: ClassVar[StepType] = builtin("spark")
 
@@ -142,6 +143,9 @@ class SparkStep(StepRuntime):
             outputs["savings"] = TypedValue.of(written.savings.line)
         if written.compared_rows is not None:
             outputs["shadow_compared_rows"] = TypedValue.of(written.compared_rows)
+        if written.searched is not None:
+            outputs["searched_rows"] = TypedValue.of(written.searched.rows)
+            outputs["searched_bytes"] = TypedValue.of(written.searched.bytes)
         return Done(
             Outcome(Kind.SUCCEEDED, outputs),
             in_transaction=record,

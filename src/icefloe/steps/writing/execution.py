@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +27,7 @@ from icefloe.planner.logic import Change
 from icefloe.planner.plan import Plan, Statement
 from icefloe.planner.spans import Span
 from icefloe.rows import NotPlainError
+from icefloe.rows.reads import Reads
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.launch import CORES
@@ -39,7 +40,7 @@ from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
 from icefloe.steps.writing.ledger import Ledger
 from icefloe.steps.writing.searching import Searching
 from icefloe.steps.writing.shadowing import Shadow
-from icefloe.steps.writing.told import Told
+from icefloe.steps.writing.told import Searched, Told
 from icefloe.steps.writing.versions import Versions, rebuilding
 from icefloe.steps.writing.work import Work
 from icefloe.workflow import lookbacks
@@ -79,9 +80,9 @@ def run(
     version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
     compared = attempt.compared_rows if work.shadow != "off" else None
     entry = ledger.entry(target, fencing(1).mark.run, snapshot_id)
-    tell(Told(entry, version, compared))
+    tell(Told(entry, version, compared, attempt.searched))
     if attempt.plan is not None and fencing(1).ref == "main" and _compact(session, attempt.plan, log):
-        tell(Told(ledger.joined(entry), version, compared))
+        tell(Told(ledger.joined(entry), version, compared, attempt.searched))
     return results
 
 
@@ -111,8 +112,14 @@ class _Attempt:
     compared_rows: int = 0
     plan: Plan | None = None
     """Of what was written last."""
+    reads: Reads = field(default_factory=Reads)
+    """What searches of this process have read."""
     failure: BaseException | None = None
     """What went wrong first."""
+
+    @property
+    def searched(self) -> Searched | None:
+        return Searched(self.reads.rows, self.reads.bytes) if self.reads.rows else None
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -231,6 +238,7 @@ class _Attempt:
             # What runs beside has a core to itself.
             threads=max((seen.cores or 1) - any(one.beside for one in plan.statements), 1),
             log=self.log,
+            reads=self.reads,
         )
 
     def _run(self, plan: Plan, searching: Searching | None, count: Callable[[Plan], None]) -> None:
