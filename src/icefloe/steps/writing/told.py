@@ -19,17 +19,19 @@ FILE = "written.json"
 @dataclass(frozen=True, slots=True)
 class Told:
     """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand. ``compared_rows`` None:
-    shadow mode is off."""
+    shadow mode is off. ``plan`` is what was carried out, as ``icefloe explain`` prints it; ``None``: the batch was published already."""
 
     savings: Entry | None = None
     logic: Version | None = None
     compared_rows: int | None = None
+    plan: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "savings": self.savings.to_json() if self.savings is not None else None,
             "logic": self.logic.to_json() if self.logic is not None else None,
             "compared_rows": self.compared_rows,
+            "plan": dict(self.plan) if self.plan is not None else None,
         }
 
     @classmethod
@@ -39,6 +41,7 @@ class Told:
             Entry.from_json(savings) if savings is not None else None,
             Version.from_json(logic) if logic is not None else None,
             data.get("compared_rows"),
+            data.get("plan"),
         )
 
 
