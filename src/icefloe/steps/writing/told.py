@@ -27,12 +27,14 @@ class Searched:
 @dataclass(frozen=True, slots=True)
 class Told:
     """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand. ``compared_rows`` None:
-    shadow mode is off. ``searched`` None: Spark has read everything."""
+    shadow mode is off. ``searched`` None: Spark has read everything. ``plan`` is what was carried out, as ``icefloe explain`` prints it;
+    ``None``: the batch was published already."""
 
     savings: Entry | None = None
     logic: Version | None = None
     compared_rows: int | None = None
     searched: Searched | None = None
+    plan: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,6 +42,7 @@ class Told:
             "logic": self.logic.to_json() if self.logic is not None else None,
             "compared_rows": self.compared_rows,
             "searched": asdict(self.searched) if self.searched is not None else None,
+            "plan": dict(self.plan) if self.plan is not None else None,
         }
 
     @classmethod
@@ -50,6 +53,7 @@ class Told:
             Version.from_json(logic) if logic is not None else None,
             data.get("compared_rows"),
             Searched(**searched) if searched is not None else None,
+            data.get("plan"),
         )
 
 
