@@ -31,8 +31,10 @@ bench: setup  ## Every benchmark; each prints its figures as one JSON line, last
 	  if grep -q '__main__' $$file; then echo "== $$name"; $(PYTHON) -m benchmarks.$$name || exit 1; fi; \
 	done
 
-docs: setup  ## Check the documentation: every link and every file it names must exist
+docs: setup  ## The documentation as a site in build/docs; every link and every file it names must exist
 	@$(PYTHON) scripts/check_docs.py
+	@.venv/bin/sphinx-build -q -W --keep-going -n -b html docs build/docs
+	@cp build/docs/README.html build/docs/index.html && echo build/docs/index.html
 
 dist: setup  ## A wheel and a source archive in dist/
 	@rm -rf dist && $(PYTHON) -m build --no-isolation --outdir dist .

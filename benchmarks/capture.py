@@ -29,7 +29,8 @@ from benchmarks.project import temporary_project
 from benchmarks.synthetic import SyntheticTable
 from icefloe import config as configuration
 from icefloe.config import Config
-from icefloe.demo.playback import Playback
+from icefloe.demo.events import Events, day_number
+from icefloe.demo.source import PlaybackTable
 from icefloe.lake import Lake
 from icefloe.spark import jars, java
 
@@ -149,20 +150,20 @@ def _java(spark: Any, lake: Lake, config: Config, name: str, since: int, until: 
 def _engines(spark: Any, lake: Lake, config: Config) -> dict[str, Any]:
     """Real data: 20 loads, of which the last five are asked for."""
     say("loading 20 days of 100,000 events")
-    playback = Playback(spark, config.catalog.name, 100_000)
+    playback = PlaybackTable(config, "demo", Events(100_000, seed=1))
     playback.create()
     for number in range(15):
-        playback.load(number)
-    since = lake.checkpoint("demo.playback")
+        playback.load(day_number(number))
+    since = lake.checkpoint(playback.name)
     assert since is not None
     for number in range(15, 20):
-        playback.load(number)
-    until = lake.checkpoint("demo.playback")
+        playback.load(day_number(number))
+    until = lake.checkpoint(playback.name)
     assert until is not None
-    name = playback.table
+    name = f"{config.catalog.name}.{playback.name}"
 
     def by_change_table() -> Any:
-        made = lake.create_change_table(lake.changes("demo.playback", since=since, details=False))
+        made = lake.create_change_table(lake.changes(playback.name, since=since, details=False))
         return spark.table(f"{config.catalog.name}.{made.name}")
 
     def by_incremental_read() -> Any:
@@ -172,7 +173,7 @@ def _engines(spark: Any, lake: Lake, config: Config) -> dict[str, Any]:
     def by_changelog_view() -> Any:
         view = f"changes_{uuid4().hex[:8]}"
         spark.sql(
-            f"CALL {config.catalog.name}.system.create_changelog_view(table => 'demo.playback', changelog_view => '{view}', "
+            f"CALL {config.catalog.name}.system.create_changelog_view(table => '{playback.name}', changelog_view => '{view}', "
             f"options => map('start-snapshot-id', '{since.snapshot_id}', 'end-snapshot-id', '{until.snapshot_id}'))"
         ).collect()
         return spark.table(view)

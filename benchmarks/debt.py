@@ -12,7 +12,8 @@ import argparse
 import sys
 from typing import Any
 
-from benchmarks.playback_pipeline import LOOKBACK_DAYS, Incremental, Pipeline
+from benchmarks.playback import LOOKBACK_DAYS
+from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
 

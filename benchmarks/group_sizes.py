@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.playback_pipeline import AGGREGATE, KEYS, Incremental, Pipeline
+from benchmarks.playback import AGGREGATE, KEYS
+from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
 from icefloe.planner import choice, keys, search, statements

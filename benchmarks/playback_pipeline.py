@@ -8,6 +8,21 @@ from datetime import date, timedelta
 from typing import Any
 from uuid import uuid4
 
+from benchmarks.playback import (
+    AGGREGATE,
+    FIRST_DAY,
+    GROUPED,
+    KEYS,
+    LATE_DAYS,
+    LATE_PERCENT,
+    PLAYBACK,
+    TUNED,
+    Events,
+    create_target,
+    fingerprint,
+    first_of_lookback,
+    since,
+)
 from icefloe.capture import building, planning
 from icefloe.capture.building import Wish
 from icefloe.capture.planning import Bounds
@@ -21,72 +36,6 @@ from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.work import Work
 from icefloe.store.captures import CheckpointRecord
-
-FIRST_DAY = date(2026, 1, 1)
-LOOKBACK_DAYS, LATE_PERCENT, LATE_DAYS = 14, 3, 12
-
-
-@dataclass(frozen=True)
-class Events:
-    """What an event is like, and how stage 1 cleans it."""
-
-    columns: dict[str, str]
-    """Column -> type."""
-    values: dict[str, str]
-    """Column -> a function of the event's number ``id``, for all but the day. The day comes from the pipeline as ``day``."""
-    clean: str
-
-
-_KEYS = {
-    "account_id": "pmod(xxhash64(id, 3), {accounts})",
-    "country": "element_at(array('de','fr','us','br','jp'), 1 + pmod(hash(id, 4), 5))",
-    "title_id": "pmod(hash(id, 5), 2000)",
-    "view_min": "pmod(hash(id, 6), 120)",
-}
-PLAYBACK = Events(
-    columns={
-        "event_id": "STRING",
-        "event_time": "TIMESTAMP",
-        "account_id": "BIGINT",
-        "device": "STRING",
-        "country": "STRING",
-        "title_id": "INT",
-        "position_ms": "BIGINT",
-        "view_min": "INT",
-        "event_day": "DATE",
-    },
-    values=_KEYS
-    | {
-        "event_id": "hex(xxhash64(id, 7))",
-        "event_time": "timestamp_millis(unix_date(day) * 86400000L + pmod(xxhash64(id, 8), 86400000))",
-        "device": "concat(element_at(array('tv','phone','tablet','web','console'), 1 + pmod(hash(id, 11), 5)), '-', pmod(hash(id, 12), 40))",
-        "position_ms": "pmod(xxhash64(id, 17), 7200000)",
-    },
-    clean="""SELECT event_id, event_time, account_id, split_part(device, '-', 1) AS device, upper(country) AS country, title_id,
-       position_ms DIV 1000 AS position_s, view_min, event_day
-FROM {source} WHERE view_min >= 0 AND account_id IS NOT NULL""",
-)
-"""As a player sends them."""
-NARROW = Events(
-    columns={
-        "event_id": "BIGINT",
-        "account_id": "BIGINT",
-        "country": "STRING",
-        "title_id": "INT",
-        "event_day": "DATE",
-        "view_min": "INT",
-    },
-    values=_KEYS | {"event_id": "id"},
-    clean="""SELECT event_id, account_id, upper(country) AS country, title_id, event_day, view_min
-FROM {source} WHERE view_min >= 0""",
-)
-"""Nothing but what stage 2 reads, and a number: 7 bytes each."""
-AGGREGATE = """SELECT account_id, country, event_day, count(*) AS views, sum(view_min) AS view_min, max(view_min) AS longest,
-       count(DISTINCT title_id) AS titles
-FROM {source} GROUP BY account_id, country, event_day"""
-KEYS = ("account_id", "country", "event_day")
-
-TUNED = "'write.distribution-mode'='none', 'write.spark.fanout.enabled'='true'"
 
 
 @dataclass
@@ -121,18 +70,15 @@ class Pipeline:
     def create_targets(self, daily: str, agg: str, properties: str) -> None:
         """Both stages' tables, without rows."""
         for name, select in ((daily, self.clean(self.source)), (agg, AGGREGATE.format(source=daily))):
-            self.spark.sql(
-                f"CREATE TABLE {name} USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES ({properties}) "
-                f"AS SELECT * FROM ({select}) WHERE false"
-            )
+            self.spark.sql(create_target(name, select, properties))
 
     @property
     def today(self) -> date:
         return FIRST_DAY + timedelta(days=self.last_day)
 
-    @property
-    def first_of_lookback(self) -> date:
-        return self.today - timedelta(days=LOOKBACK_DAYS - 1)
+    def recent(self, table: str) -> str:
+        """The days that a lookback reads."""
+        return since(table, first_of_lookback(self.today))
 
     def load_day(self) -> None:
         self.last_day += 1
@@ -173,10 +119,7 @@ class Pipeline:
         return self._fingerprint(aggregate.format(source=f"({self.clean(self.source)})"))
 
     def _fingerprint(self, select: str) -> tuple[int, int]:
-        columns = ", ".join(field.name for field in self.spark.sql(select).schema.fields)
-        (row,) = self.spark.sql(
-            f"SELECT count(*), sum(CAST(xxhash64({columns}) AS DECIMAL(38,0))) FROM ({select})"
-        ).collect()
+        (row,) = self.spark.sql(fingerprint(select)).collect()
         return int(row[0]), int(row[1] or 0)
 
     def read_seconds(self, table: str, timed: Callable[[Callable[[], object]], float]) -> float:
@@ -304,22 +247,17 @@ class Lookback:
         self._overwrite(self.agg, AGGREGATE.format(source=self.daily), grouped=self.tuned)
 
     def stage1(self) -> None:
-        self._overwrite(self.daily, self.pipeline.clean(self._recent(self.pipeline.source)))
+        self._overwrite(self.daily, self.pipeline.clean(self.pipeline.recent(self.pipeline.source)))
 
     def stage2(self) -> None:
-        self._overwrite(self.agg, AGGREGATE.format(source=self._recent(self.daily)), grouped=self.tuned)
-
-    def _recent(self, table: str) -> str:
-        return f"(SELECT * FROM {table} WHERE event_day >= DATE'{self.pipeline.first_of_lookback}')"
+        self._overwrite(self.agg, AGGREGATE.format(source=self.pipeline.recent(self.daily)), grouped=self.tuned)
 
     def _overwrite(self, target: str, select: str, *, grouped: bool = False) -> None:
         conf = self.pipeline.spark.conf
-        # Partitions are read whole, so that grouping by the day needs no shuffle: twice as fast for a lookback.
-        names = ("spark.sql.sources.v2.bucketing.enabled", "spark.sql.iceberg.planning.preserve-data-grouping")
-        for name in names if grouped else ():
+        for name in GROUPED if grouped else ():
             conf.set(name, "true")
         try:
             self.pipeline.spark.sql(f"INSERT OVERWRITE {target} {select}").collect()
         finally:
-            for name in names if grouped else ():
+            for name in GROUPED if grouped else ():
                 conf.unset(name)

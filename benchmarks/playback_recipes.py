@@ -6,13 +6,8 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from benchmarks.playback_pipeline import (
-    AGGREGATE,
-    KEYS,
-    TUNED,
-    Consumer,
-    Pipeline,
-)
+from benchmarks.playback import AGGREGATE, KEYS, TUNED
+from benchmarks.playback_pipeline import Consumer, Pipeline
 from icefloe.lake import Lake
 
 _MERGE_ON_READ = ", ".join(f"'write.{name}.mode'='merge-on-read'" for name in ("delete", "update", "merge"))
@@ -122,13 +117,10 @@ class Dbt(Recipe):
     name = "dbt"
 
     def stage1(self) -> None:
-        self.sql(f"INSERT OVERWRITE {self.daily} {self.pipeline.clean(self._recent(self.pipeline.source))}")
+        self.sql(f"INSERT OVERWRITE {self.daily} {self.pipeline.clean(self.pipeline.recent(self.pipeline.source))}")
 
     def stage2(self) -> None:
-        self.sql(f"INSERT OVERWRITE {self.agg} {AGGREGATE.format(source=self._recent(self.daily))}")
-
-    def _recent(self, table: str) -> str:
-        return f"(SELECT * FROM {table} WHERE event_day >= DATE'{self.pipeline.first_of_lookback}')"
+        self.sql(f"INSERT OVERWRITE {self.agg} {AGGREGATE.format(source=self.pipeline.recent(self.daily))}")
 
 
 @dataclass

@@ -24,16 +24,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.playback_pipeline import (
-    LATE_DAYS,
-    LATE_PERCENT,
-    LOOKBACK_DAYS,
-    NARROW,
-    PLAYBACK,
-    Incremental,
-    Lookback,
-    Pipeline,
-)
+from benchmarks.playback import LATE_DAYS, LATE_PERCENT, LOOKBACK_DAYS, NARROW, PLAYBACK
+from benchmarks.playback_pipeline import Incremental, Lookback, Pipeline
 from benchmarks.playback_recipes import RECIPES
 from benchmarks.project import measure_warm, say
 from icefloe.spark import server

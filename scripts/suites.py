@@ -27,6 +27,7 @@ LINT = {
     "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy"],
     "borders": ["lint-imports"],
+    "docs": ["sphinx-build", "-q", "-W", "--keep-going", "-n", "-b", "html", "docs", "build/docs"],
 }
 SUITES = ("integration", "contract", "chaos", "e2e", "unit", "oracle")
 """Longest first, so that both lanes end at about the same time; Spark's longest is not beside another of Spark's."""

@@ -16,4 +16,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in _LAZY:
         raise AttributeError(f"module 'icefloe' has no attribute {name!r}")
+    if name == "Client":
+        from icefloe import platforms
+
+        platforms.require_locks()
     return getattr(importlib.import_module(_LAZY[name]), name)

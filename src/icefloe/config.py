@@ -25,6 +25,7 @@ FILE_NAME = "icefloe.toml"
 HOME_NAME = ".icefloe"
 ENV_PREFIX = "ICEFLOE_"
 BUSY_SECONDS = 30
+MOST_IN_USE = 8
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 LOCAL_FILES = {
@@ -166,6 +167,8 @@ class ChangeTables(_Section):
     namespace: str = "icdc"
     location: str | None = None
     keep_hours: float = Field(default=72, ge=0)
+    pinned_batches: int = Field(default=2, ge=0)
+    """How many of a consumer's newest committed batches stay pinned on their sources, while they are kept."""
 
 
 class State(_Section):
@@ -187,8 +190,10 @@ class Spark(_Section):
     java_home: str | None = None
     conf: Properties = Field(default_factory=dict)
     extra_jars: list[str] = Field(default_factory=list)
+    environment: list[str] = Field(default_factory=lambda: ["AWS_*", "GOOGLE_*", "AZURE_*"])
+    """Variables that the local server and Spark steps get besides what every step gets: a cloud's credentials."""
 
-    @field_validator("extra_jars", mode="before")
+    @field_validator("extra_jars", "environment", mode="before")
     @classmethod
     def _from_environment(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -219,8 +224,27 @@ class Engine(_Section):
     """How long a worker that was told to end waits for its steps before it hands them over."""
     log_head_kib: int = Field(default=1024, ge=64)
     log_tail_kib: int = Field(default=1024, ge=64)
-    limits: dict[str, int] = Field(default_factory=dict)
-    """Step type -> how many of it may run at once, over all workers."""
+    limits: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Step type, in small letters -> how many of it may run at once, over all workers."""
+
+    @field_validator("limits")
+    @classmethod
+    def _in_small_letters(cls, value: dict[str, int]) -> dict[str, int]:
+        return {step_type.lower(): most for step_type, most in value.items()}
+
+
+class StepSettings(_Section):
+    """What user code gets to see of the worker's environment. Names may have ``*``."""
+
+    environment: list[str] = Field(default_factory=list)
+    """Variables that steps get besides the usual ones (:mod:`icefloe.environment`); never the project's own credentials."""
+    secrets: list[str] = Field(default_factory=lambda: ["*"])
+    """Which ``$ENV{…}`` definitions may name; never the project's own credentials."""
+
+    @field_validator("environment", "secrets", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class SchedulerSettings(_Section):
@@ -245,6 +269,60 @@ class AlertSettings(_Section):
     """Names or addresses for workflows that name none."""
     templates: dict[str, str] = Field(default_factory=dict)
     """Event (failure, late, lag, lost_history, watermark) -> text."""
+
+    @field_validator("default", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def _keep_time(value: Any) -> float | None:
+    """``90d``, ``12h``, ``0`` or ``forever``, in seconds; None is for ever."""
+    text = str(value).strip().lower()
+    if value is None or text == "forever":
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])", text)
+    if match is None and text not in ("0", "0.0"):
+        raise ValueError("must be a time such as 12h, 14d or 2w, 0 for as soon as nobody needs it, or forever")
+    return float(match[1]) * _UNITS[match[2]] if match else 0.0
+
+
+KeepTime = Annotated[float | None, BeforeValidator(_keep_time)]
+
+
+def _days(number: float) -> Any:
+    return Field(default=number * 86_400.0)
+
+
+_FIXED_DAYS = {"workers": 1, "spark_sessions": 7}
+"""Workers and attempts forget those that are gone as they come, after the same times: nothing to be set."""
+
+
+class Keep(_Section):
+    """How long what is over stays in the state database; None: for ever."""
+
+    runs: KeepTime = _days(90)
+    last_runs: int = Field(default=20, ge=20)
+    """So many ended runs of each workflow stay, however old: triggers judge by the last 20."""
+    logs: KeepTime = _days(14)
+    events: KeepTime = _days(30)
+    captures: KeepTime = _days(90)
+    occasions: KeepTime = _days(400)
+    savings: KeepTime = _days(400)
+    signals: KeepTime = _days(90)
+    incidents: KeepTime = _days(180)
+    audits: KeepTime = _days(400)
+    prunings: KeepTime = _days(400)
+    every_minutes: float = Field(default=60, gt=0)
+    """How often the janitor in ``icefloe serve`` looks."""
+
+    def seconds(self, kind: str) -> float | None:
+        """The keep time of a kind; None: for ever."""
+        seconds: float | None = _FIXED_DAYS[kind] * 86_400.0 if kind in _FIXED_DAYS else getattr(self, kind)
+        return seconds
 
 
 class ServerSettings(_Section):
@@ -271,14 +349,16 @@ class Config(_Section):
     state: State = Field(default_factory=State)
     spark: Spark = Field(default_factory=Spark)
     engine: Engine = Field(default_factory=Engine)
+    steps: StepSettings = Field(default_factory=StepSettings)
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    keep: Keep = Field(default_factory=Keep)
 
     @property
-    def server_url(self) -> str:
-        """Where the run pages are, when ``icefloe serve`` runs."""
-        return os.environ.get("ICEFLOE_SERVER_URL", "http://localhost:8484")
+    def server_url(self) -> str | None:
+        """Where pages of runs and workflows are, if anything serves them: Icefloe itself does not yet."""
+        return os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/") or None
 
     @property
     def home(self) -> Path:
@@ -312,7 +392,7 @@ def find(start: Path | None = None) -> Path | None:
 
 def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> Config:
     """Read the configuration. Raises :class:`ConfigError` with the place of the mistake."""
-    env = os.environ if env is None else env
+    env = variables() if env is None else env
     if path is None and env.get("ICEFLOE_CONFIG"):
         path = Path(env["ICEFLOE_CONFIG"])
     file = path or find()
@@ -330,7 +410,31 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> C
         raise ConfigError(f"is not valid TOML: {error}", where=str(file)) from error
     for keys, value in _env_overrides(env):
         _set(data, keys, value)
-    return from_dict(data, root=file.resolve().parent, where=str(file))
+    loaded = from_dict(data, root=file.resolve().parent, where=str(file))
+    _in_use.pop(file.resolve(), None)
+    _in_use[file.resolve()] = loaded
+    if len(_in_use) > MOST_IN_USE:
+        del _in_use[next(iter(_in_use))]
+    return loaded
+
+
+def in_use() -> list[Config]:
+    """The configurations that this process has read last."""
+    return list(_in_use.values())
+
+
+def variables() -> dict[str, str]:
+    """The environment, with what this process was entrusted with."""
+    return {**os.environ, **_entrusted}
+
+
+def entrust(values: Mapping[str, str]) -> None:
+    """Let the configuration find variables that are not in the environment, where user code and its children would see them."""
+    _entrusted.update(values)
+
+
+_entrusted: dict[str, str] = {}
+_in_use: dict[Path, Config] = {}
 
 
 def from_dict(data: Mapping[str, Any], *, root: Path, where: str | None = None) -> Config:
@@ -350,12 +454,17 @@ def expand(value: str) -> str:
     """Replace ``$ENV{NAME}`` by the variable's value."""
 
     def lookup(match: re.Match[str]) -> str:
-        found = os.environ.get(match[1])
+        found = _entrusted.get(match[1], os.environ.get(match[1]))
         if found is None:
             raise ConfigError(f"the environment variable {match[1]} is not set", hint=f"export {match[1]}=…")
         return found
 
     return re.sub(r"\$ENV\{([A-Za-z_][A-Za-z0-9_]*)\}", lookup, value)
+
+
+def references(value: str) -> list[str]:
+    """The names of the variables that a value refers to."""
+    return re.findall(r"\$ENV\{([A-Za-z_][A-Za-z0-9_]*)\}", value)
 
 
 def expand_url(url: str) -> str:

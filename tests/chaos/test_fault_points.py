@@ -45,6 +45,13 @@ def test_every_fault_point_has_a_schedule() -> None:
     assert engine_points == set(SCHEDULE) | set(AFTER_A_DEATH)
 
 
+def test_every_family_of_fault_points_has_a_test_that_knows_its_names() -> None:
+    """The points of a package that is new here would otherwise be in nobody's schedule."""
+    elsewhere = {"spark", "capture", "commit", "search", "scheduler", "janitor"}
+    engine = {name.split(".")[0] for name in (*SCHEDULE, *AFTER_A_DEATH)}
+    assert {name.split(".")[0] for name in names_in_source()} == engine | elsewhere
+
+
 @pytest.mark.parametrize(
     ("point", "passing"),
     [

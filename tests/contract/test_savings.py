@@ -11,6 +11,7 @@ from icefloe.planner.inputs import Size
 from icefloe.service.savings import savings
 from icefloe.store import savings as stored
 from icefloe.store.database import Database
+from icefloe.store.retention import Limits, Savings
 from icefloe.store.savings import SavingsRecord
 
 
@@ -92,3 +93,26 @@ def test_only_the_workflow_and_the_time_that_were_asked_for(database: Database) 
 def test_an_empty_ledger_has_no_ratio(database: Database) -> None:
     found = savings(database)
     assert (found.lines, found.total.runs, found.total.ratio) == ((), 0, None)
+
+
+def test_what_was_saved_so_far_survives_the_lines_it_was_counted_from(database: Database) -> None:
+    add(
+        database,
+        record("w-1"),
+        record("w-2", seconds=None, recorded_at=200.0, compared_with="a lookback", notes=("another",)),
+        record("w-2", target="db.u", recorded_at=200.0),
+        record("w-3", recorded_at=300.0),
+    )
+    before = savings(database)
+    for moment, gone, left in ((150.0, 1, 3), (250.0, 2, 1)):
+        limits = Limits(moment, {"savings": moment}, 20)
+        with database.write() as connection:
+            assert Savings().due(connection, limits).items == gone
+            assert Savings().delete(connection, limits).items == gone
+        with database.read() as connection:
+            assert len(stored.listing(connection)) == left
+        assert savings(database) == before
+        assert savings(database, workflow_id="w") == before
+    since = savings(database, since=200.0)
+    assert (since.total.runs, since.left_out_until) == (2, 200.0), "w-3, and db.u's sum, which begins then"
+    assert (savings(database, since=250.0).total.runs, savings(database, since=250.0).left_out_until) == (1, None)

@@ -123,8 +123,16 @@ def test_without_a_worker_a_run_waits_and_says_so(shell: Shell) -> None:
     assert "no worker is alive" in shell("run", "good").stderr
     started = shell.json("run", "good")
     assert started["run_id"] == "good-2"
-    assert started["url"].endswith("/runs/good-2")
     assert not started["worker_alive"]
+
+
+def test_a_run_names_a_page_only_where_something_serves_pages(shell: Shell) -> None:
+    shell.push(GOOD)
+    assert "http" not in shell("run", "good").stderr
+    assert shell.json("run", "good")["url"] is None
+    shell.env["ICEFLOE_SERVER_URL"] = "https://pages.example.org/"
+    assert "https://pages.example.org/runs/good-3" in shell("run", "good").stderr
+    assert shell.json("run", "good")["url"] == "https://pages.example.org/runs/good-4"
 
 
 def test_an_interrupt_stops_a_run_that_is_executed_in_place(shell: Shell) -> None:

@@ -248,6 +248,14 @@ def test_without_a_file_the_way_to_make_one_is_said(tmp_path: Path, monkeypatch:
         ('[spark]\ndriver_memory = "lots"', "such as 512m or 2g"),
         ('[spark]\nremote = "localhost:15002"', "sc://host:port"),
         ("[change_tables]\nkeep_hours = -1", "change_tables.keep_hours"),
+        ('[keep]\nruns = "-1d"', "keep.runs.* such as 12h, 14d or 2w"),
+        ('[keep]\nlogs = "banana"', "keep.logs.* such as 12h, 14d or 2w"),
+        ("[keep]\nlogs = 14", "keep.logs.* such as 12h, 14d or 2w"),
+        ('[keep]\nlogs = ""', "keep.logs.* such as 12h, 14d or 2w"),
+        ('[keep]\nlogs = "1d 2h"', "keep.logs.* such as 12h, 14d or 2w"),
+        ("[keep]\nlast_runs = 19", "keep.last_runs"),
+        ("[keep]\nevery_minutes = 0", "keep.every_minutes"),
+        ('[keep]\nlosg = "1d"', "unknown setting 'keep.losg'"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
@@ -261,3 +269,41 @@ def test_an_override_of_a_section_that_is_a_value_is_told(tmp_path: Path) -> Non
     (tmp_path / "icefloe.toml").write_text('[catalog]\nname = "lake"')
     with pytest.raises(ConfigError, match="not a section"):
         load(tmp_path, env={"ICEFLOE_CATALOG__NAME__X": "y"})
+
+
+def test_limits_of_step_types_hold_however_the_type_is_written() -> None:
+    assert configured("[engine.limits]\nSpark = 2\nshell = 1").engine.limits == {"spark": 2, "shell": 1}
+    with pytest.raises(ConfigError, match="limits"):
+        configured("[engine.limits]\nSpark = 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ('"90d"', 90 * 86_400.0),
+        ('"12h"', 43_200.0),
+        ('"1.5 d"', 129_600.0),
+        ('"2W"', 14 * 86_400.0),
+        ('"0"', 0.0),
+        ("0", 0.0),
+        ('"0d"', 0.0),
+        ('"forever"', None),
+    ],
+)
+def test_keep_times_are_read_as_people_write_them(text: str, seconds: float | None) -> None:
+    assert configured(f"[keep]\nruns = {text}").keep.seconds("runs") == seconds
+
+
+def test_keep_times_come_from_the_environment_too(tmp_path: Path) -> None:
+    (tmp_path / "icefloe.toml").write_text('[keep]\nruns = "1d"\nlogs = "1d"')
+    keep = load(tmp_path, env={"ICEFLOE_KEEP__RUNS": "forever", "ICEFLOE_KEEP__LAST_RUNS": "30"}).keep
+    assert (keep.seconds("runs"), keep.seconds("logs"), keep.last_runs) == (None, 86_400.0, 30)
+    with pytest.raises(ConfigError, match=r"keep\.runs"):
+        load(tmp_path, env={"ICEFLOE_KEEP__RUNS": "banana"})
+
+
+def test_every_kind_of_row_has_a_keep_time() -> None:
+    from icefloe.store import retention
+
+    keep = configured("").keep
+    assert all((keep.seconds(kind.name) or 0.0) >= 86_400.0 for kind in retention.kinds())

@@ -95,7 +95,7 @@ def test_a_step_runs_when_any_incoming_condition_holds_and_is_unsatisfied_when_n
             Edge("check", "end", "good"),
         ],
     )
-    play = Play(graph, Rules(holds=lambda condition, run: condition == "good"))
+    play = Play(graph, Rules(holds=lambda condition, source, run: condition == "good"))
     play(Begin())
     play.finish("check")
     assert (play.status("recovery"), play.status("again")) == (StepStatus.UNSATISFIED, StepStatus.UNSATISFIED)
@@ -238,7 +238,7 @@ def test_skipping_a_failed_step_lets_the_run_go_on() -> None:
 
 
 def test_a_condition_that_cannot_be_evaluated_fails_its_step_with_the_reason() -> None:
-    def broken(condition: str, run: RunState) -> bool:
+    def broken(condition: str, source: str, run: RunState) -> bool:
         raise ValueError("no such parameter")
 
     graph = Graph.of([Node("a", "noop"), Node("b", "noop")], [Edge("a", "b", "x")])
@@ -311,7 +311,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def send(self, event: Event) -> bool:
         try:
-            decision = decide(self.graph, self.run_state, event, Rules(holds=lambda c, run: c == "yes"))
+            decision = decide(self.graph, self.run_state, event, Rules(holds=lambda c, source, run: c == "yes"))
         except Refused:
             return False
         self.run_state = decision.run

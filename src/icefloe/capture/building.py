@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from icefloe import suppressed
@@ -13,6 +14,7 @@ from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
 from icefloe.lake import ChangeSet, Lake
 from icefloe.lake.changes import OnGap
+from icefloe.lake.errors import MetadataMissingError, NotAChangeTableError, TableNotFoundError
 from icefloe.lake.pins import PinMode
 
 MOST_SECONDS_OPEN = 30 * 86_400
@@ -38,6 +40,8 @@ class Wish:
     """A stable name for the change table of a capture with one source."""
     completes: Goal | None = None
     """The table whose watermark is derived."""
+    pinned_batches: int | None = None
+    """How many committed captures keep their pins; None: all that are within their keep time."""
 
     def columns_of(self, table: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))
@@ -112,17 +116,46 @@ def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:
     return replace(source, found=found_in(changes))
 
 
-def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> None:
-    """Take away pins and change tables. What is gone already is fine; what cannot be removed now is left to the clean-up."""
+def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> bool:
+    """Take away pins and change tables; what is gone already is fine. False: some of it could not be removed now."""
+    troubles = without_tables(lake, sources)
+    for table in dict.fromkeys(source.table for source in sources):
+        troubles += unpinned(lake, table, [capture_id])
+    return troubles == 0
+
+
+def without_tables(lake: Lake, sources: Sequence[Source]) -> int:
+    """Drop change tables. Returns how many could not be dropped now; each is logged."""
+    troubles = 0
     for source in sources:
         if source.alias is not None and source.change_table is not None:
-            with suppressed.errors("capture.unpoint", IcefloeError, where=source.alias):
-                lake.unpoint_change_table(source.alias, at=source.change_table)
+            troubles += _failed(f"the name {source.alias}", partial(_unpoint, lake, source.alias, source.change_table))
         for name in source.made_tables:
-            with suppressed.errors("capture.drop_table", IcefloeError, where=name):
-                lake.drop_change_table(name)
-        with suppressed.errors("capture.unpin", IcefloeError, where=source.table):
-            lake.unpin(source.table, capture=capture_id)
+            troubles += _failed(f"change table {name}", partial(lake.drop_change_table, name))
+    return troubles
+
+
+def unpinned(lake: Lake, table: str, capture_ids: Collection[str]) -> int:
+    """Remove the pins of captures from a source. Returns 1, and logs why, if they could not be removed now."""
+    return _failed(f"the pins on {table}", partial(lake.unpin_all, table, captures=capture_ids))
+
+
+def _unpoint(lake: Lake, alias: str, at: str) -> None:
+    lake.unpoint_change_table(alias, at=at)
+
+
+def _failed(what: str, remove: Callable[[], object]) -> int:
+    try:
+        remove()
+    except (TableNotFoundError, NotAChangeTableError):
+        return 0  # gone already, or the name is somebody else's by now
+    except MetadataMissingError as error:
+        suppressed.count("capture.files_gone", error, where=what)
+        return 0  # trying again would not help
+    except IcefloeError as error:
+        suppressed.count("capture.remove_later", error, where=what)
+        return 1
+    return 0
 
 
 def _bare(name: str) -> str:

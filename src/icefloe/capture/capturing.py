@@ -173,6 +173,7 @@ class Capturing:
             released=False,
             keep_seconds=request.wish.keep_seconds,
             created_at=now,
+            pinned_batches=request.wish.pinned_batches,
         )
         self._check()
         fault("capture.before_plan")
@@ -279,9 +280,9 @@ class Capturing:
 
     def _release(self, record: CaptureRecord) -> None:
         sources: Sequence[Source] = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, capture_id=record.id)
-        with self._database.write() as connection:
-            captures.set_released(connection, record.id)
+        if building.discard(self._lake, sources, capture_id=record.id):  # otherwise the next sweep takes it up
+            with self._database.write() as connection:
+                captures.set_released(connection, record.id)
 
     def _move(self, record: CaptureRecord, **changes: Any) -> CaptureRecord:
         with self._database.write() as connection:

@@ -18,7 +18,7 @@ from icefloe.store.signals import WatermarkRecord
 def commit(connection: Connection, records: Sequence[CaptureRecord], now: float) -> None:
     """Move the checkpoints of these captures. Raises, and so moves nothing, if one of them is not this run's any more."""
     for record in records:
-        if captures.move_capture(connection, record, state="committed", ended_at=now) is None:
+        if captures.move_capture(connection, record, state="committed", ended_at=now, settled=False) is None:
             raise CaptureLostError(f"capture {record.id} is not open and owned by this run any more")
         if not captures.raise_version(connection, record.consumer, record.base_version):
             raise CaptureLostError(

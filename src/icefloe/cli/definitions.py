@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from icefloe import config as configuration
 from icefloe.cli.output import Output, OutputOption, console, note, notes, print_json
+from icefloe.config import Config
 from icefloe.service.definitions import LocalFiles, inspect_file, installed_types
+from icefloe.service.refused_secrets import refused_secrets
 from icefloe.workflow.drawing import to_mermaid, to_svg, to_terminal
 from icefloe.workflow.loading import Inspected, Loaded
 from icefloe.workflow.problems import DefinitionError, Problem, Severity
@@ -58,7 +62,7 @@ def validate(
 
 def _report(file: Path, types: StepTypes) -> dict[str, Any]:
     inspected = inspect_file(file, types)
-    problems = [problem for each in inspected for problem in (*each.problems, *_missing_files(each, file, types))]
+    problems = [problem for each in inspected for problem in (*each.problems, *_refused(each, file, types))]
     errors = any(problem.severity is Severity.ERROR for problem in problems)
     workflows = [each.workflow for each in inspected if each.workflow is not None]
     return {
@@ -70,14 +74,22 @@ def _report(file: Path, types: StepTypes) -> dict[str, Any]:
     }
 
 
-def _missing_files(found: Inspected, file: Path, types: StepTypes) -> tuple[Problem, ...]:
+def _refused(found: Inspected, file: Path, types: StepTypes) -> tuple[Problem, ...]:
     if found.workflow is None:
         return ()
     try:
-        pack(Loaded(found.workflow, (), found.places), LocalFiles(file.parent), types)
+        packed = pack(Loaded(found.workflow, (), found.places), LocalFiles(file.parent), types)
     except DefinitionError as error:
         return error.problems
-    return ()
+    project = _project()
+    return () if project is None else tuple(refused_secrets(project, packed, file, found.places))
+
+
+def _project() -> Config | None:
+    """Definitions can be validated where there is no project; then nothing says which secrets it allows."""
+    if "ICEFLOE_CONFIG" not in os.environ and configuration.find() is None:
+        return None
+    return configuration.load()
 
 
 def _print_problem(problem: Problem) -> None:

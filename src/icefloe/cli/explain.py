@@ -13,7 +13,7 @@ from icefloe.errors import UsageError
 from icefloe.service.client import Client
 
 if TYPE_CHECKING:
-    from icefloe.planner.plan import Plan, Statement
+    from icefloe.planner.plan import Cost, Plan, Statement
     from icefloe.service.explain import Explained
 
 
@@ -78,6 +78,7 @@ def _show(one: Explained, sql: bool) -> None:
             amounts = (f"{size.files:,}", f"{size.rows:,}", byte_text(size.bytes)) if size else ("?", "?", "?")
             table.add_row(Text(read.table), Text(read.what), *amounts)
         console.print(table)
+    _costs(plan)
     if plan.search is not None:
         named = ", ".join(of_target for _, of_target in plan.search.keys)
         console.print(Text(f"  the step itself looks changed {named} up in the data files; Spark gets what it finds"))
@@ -94,6 +95,34 @@ def _show(one: Explained, sql: bool) -> None:
             console.print(Text("\n-- after it is published: small files are joined", style="dim"))
             console.print(Text(f"{text};"))
     console.print()
+
+
+def _costs(plan: Plan) -> None:
+    """The plan beside a full run, and beside what it was taken in place of."""
+    costs: list[tuple[str, Cost | None]] = [(plan.pattern, plan.cost)]
+    costs.append(("full", plan.full_cost if plan.pattern != "full" else None))
+    outweighed = next((refusal.pattern for refusal in reversed(plan.refusals)), "") if plan.outweighed else ""
+    costs.append((outweighed, plan.outweighed))
+    if plan.cost is None and plan.full_cost is None:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
+    table.add_column("estimate")
+    for heading in ("reads rows", "bytes", "deletes rows", "writes rows", "bytes", "weighs"):
+        table.add_column(heading, justify="right")
+    for pattern, cost in costs:
+        if cost is not None:
+            table.add_row(
+                Text(pattern),
+                f"{cost.read.rows:,}",
+                byte_text(cost.read.bytes),
+                f"{cost.deleted:,}",
+                f"{cost.written.rows:,}",
+                byte_text(cost.written.bytes),
+                f"{cost.seconds:.2f}",
+            )
+        elif pattern == plan.pattern:
+            table.add_row(Text(pattern), *["?"] * 6)
+    console.print(table)
 
 
 def _statements(plan: Plan) -> tuple[Statement, ...]:

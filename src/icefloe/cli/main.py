@@ -15,11 +15,14 @@ from typing import Annotated
 import typer
 
 import icefloe
+from icefloe import platforms
 from icefloe.cli import output
+from icefloe.cli.verbs import Verbs
 from icefloe.errors import IcefloeError
 
 app = typer.Typer(
     name="icefloe",
+    cls=Verbs,
     help="Incremental processing for Apache Iceberg tables on Spark.",
     no_args_is_help=True,
     add_completion=True,
@@ -81,6 +84,8 @@ def load_areas(words: Sequence[str]) -> None:
 def main() -> None:
     """Entry point of the ``icefloe`` command."""
     try:
+        if caveat := platforms.check(sys.argv[1:]):
+            output.note(caveat)
         load_areas(sys.argv[1:])
         app()
     except IcefloeError as error:

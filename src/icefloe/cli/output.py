@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
+import threading
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -39,16 +41,40 @@ def note(message: str) -> None:
     notes.print(Text(message))
 
 
+def log_without_secrets() -> None:
+    """This process's log on stderr, tracebacks of its threads included, shows none of the project's secrets."""
+    from icefloe.credentials import MaskingFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(MaskingFormatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
+
+    def of_thread(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_value is not None:
+            logging.getLogger("icefloe").critical(
+                "a thread has failed", exc_info=(failure.exc_type, failure.exc_value, failure.exc_traceback)
+            )
+
+    threading.excepthook = of_thread
+
+
+def _masked(text: str) -> str:
+    from icefloe.credentials import masked  # pydantic takes a while to import, and most commands have no error to show
+
+    return masked(text)
+
+
 def print_error(error: IcefloeError, output: Output = Output.text) -> None:
     if output is Output.json:
-        print_json({"error": error.to_dict()})
+        shown = {name: _masked(part) if isinstance(part, str) else part for name, part in error.to_dict().items()}
+        print_json({"error": shown})
         return
     line = Text("error", style="bold red")
     line.append(f" [{error.code}] ", style="dim")
-    line.append(str(error))
+    line.append(_masked(str(error)))
     notes.print(line)
     if error.hint:
-        notes.print(Text(f"  → {error.hint}", style="cyan"))
+        notes.print(Text(f"  → {_masked(error.hint)}", style="cyan"))
 
 
 def byte_text(size: float) -> str:

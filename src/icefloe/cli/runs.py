@@ -67,7 +67,8 @@ def run(
         started = client.runs.start(workflow, texts=_texts(params), version=version)
         if output is Output.text:
             console.print(started.run_id)
-            note(f"  {started.url}")
+            if started.url is not None:
+                note(f"  {started.url}")
         if not wait:
             if output is Output.json:
                 print_json(started.to_dict())

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from icefloe.cli.moments import span
+from icefloe.cli.moments import clock, span
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
 from icefloe.service.client import Client
@@ -42,6 +42,8 @@ def savings(
         note("nothing in the ledger yet: a Spark step with write: adds a line when it has succeeded")
     else:
         _show(found)
+    if output is not Output.json and found.left_out_until is not None:
+        note(f"batches up to {clock(found.left_out_until)[:10]} are kept as one sum, and are left out with --since")
 
 
 def _show(found: Savings) -> None:

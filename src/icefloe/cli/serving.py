@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from icefloe.cli.output import note
+from icefloe.cli.output import log_without_secrets, note
 from icefloe.service.client import Client
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def serve(
     """Run scheduler and worker until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
     from icefloe.service.serving import Service  # PyIceberg takes a second to import
 
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    log_without_secrets()
     logging.getLogger("icefloe").setLevel(logging.INFO)
     with Client() as client:
         address = listen if listen is not None else client.config.server.listen

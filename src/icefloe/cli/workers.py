@@ -1,4 +1,4 @@
-"""``worker``, ``workers``, ``db upgrade``."""
+"""``worker``, ``workers``, ``db upgrade``, ``db prune``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from rich.table import Table
 from icefloe import config as configuration
 from icefloe import suppressed
 from icefloe.cli.moments import ago
-from icefloe.cli.output import Output, OutputOption, console, note, print_json
+from icefloe.cli.output import Output, OutputOption, console, log_without_secrets, note, print_json
 from icefloe.engine.worker import Worker
+from icefloe.errors import IcefloeError
 from icefloe.service.client import Client
+from icefloe.service.janitor import Janitor
 from icefloe.service.state import upgrade as upgrade_state
 from icefloe.store.workers import WorkerRecord
 
@@ -25,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(workers)
     db = typer.Typer(help="The state database.", no_args_is_help=True)
     db.command()(upgrade)
+    db.command()(prune)
     app.add_typer(db, name="db")
 
 
@@ -32,6 +35,7 @@ def worker(
     slots: Annotated[int | None, typer.Option(min=1, help="How many steps at once (default: engine.slots).")] = None,
 ) -> None:
     """Work on runs until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
+    log_without_secrets()
     with Client() as client:
         doer = Worker(client.config, client.database, slots=slots, warm=True)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,3 +81,50 @@ def upgrade() -> None:
     for migration in applied:
         note(f"applied {migration.number:04d} {migration.name}")
     note("the state database is up to date")
+
+
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    vacuum: Annotated[
+        bool,
+        typer.Option(
+            "--vacuum", help="SQLite: rewrite the whole file, so that it shrinks. Nobody else can write meanwhile."
+        ),
+    ] = False,
+    output: OutputOption = Output.text,
+) -> None:
+    """Delete what is past its keep time ([keep] in icefloe.toml); `icefloe serve` does so by itself."""
+    trouble, freed = None, None
+    with Client() as client:
+        janitor = Janitor(client.config, client.database)
+        if dry_run:
+            released = janitor.due_releases()
+            pruned = [*janitor.due(), janitor.due_files()]
+        else:
+            try:
+                released = janitor.release()
+            except IcefloeError as error:  # what needs no catalog is done all the same
+                released, trouble = 0, str(error)
+            pruned = [*janitor.prune(), janitor.remove_files()]
+            freed = client.database.give_back_space(whole=vacuum)
+    if output is Output.json:
+        print_json({
+            "dry_run": dry_run,
+            "kinds": [item.to_dict() for item in pruned],
+            "released": released,
+            "release_trouble": trouble,
+            "freed_bytes": freed,
+        })  # fmt: skip
+        return
+    table = Table("kind", "would go" if dry_run else "deleted", "bytes", "trouble", box=None, pad_edge=False)
+    for item in pruned:
+        table.add_row(item.kind, str(item.items), str(item.bytes), item.error or "")
+    console.print(table)
+    whose = "batch" if released == 1 else "batches"
+    note(f"pins and change tables of {released} {whose} {'would be' if dry_run else 'are'} released")
+    if trouble is not None:
+        note(f"pins and change tables that are due stay for now: {trouble}")
+    if not dry_run and freed is None:
+        note(
+            "the state file keeps its size, and what is free in it is used again; to shrink it: icefloe db prune --vacuum"
+        )

@@ -1,180 +1,182 @@
-"""The demonstration: one pipeline of two stages, run both ways, day after day, through the workflow engine.
+"""The demonstration from beginning to end: a short warm-up, then days of one size and of a larger one, each day's load by both ways.
 
-``playback_table -> playback_daily_table -> playback_daily_agg_table``. Each day's load brings a few percent of events that
-happened on one of the days before. One way overwrites the last fourteen days each time, in both stages; the other takes what
-changed. Both must come to the same tables. Showing it is the command line's business.
+Runs go through a worker as they do in ``icefloe serve``, on one Spark server that both ways share. The larger size and the warm-up have a
+state database of their own, so that a project that is kept has nothing in it but what goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date, timedelta
-from importlib import resources
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from icefloe.demo.playback import FIRST_DAY, Playback
-from icefloe.demo.spark_reads import Reads, SparkReads
-from icefloe.errors import IcefloeError
+from icefloe import config as configuration
+from icefloe.config import Config
+from icefloe.demo import spark_reads
+from icefloe.demo.events import Events, day_number
+from icefloe.demo.pipeline import TARGETS, Pipeline
+from icefloe.demo.results import LOOKBACK_DAYS, WAYS, Cost, DemoResult, Round, SizeResult
+from icefloe.demo.source import PlaybackTable
+from icefloe.demo.spark_reads import SparkReads
+from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
-from icefloe.service.pushing import push_files
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
-LOOKBACK_DAYS = 14
-SOURCE = "demo.playback_table"
-TARGETS = ("playback_daily_table", "playback_daily_agg_table")
-WAYS = ("lookback", "incremental")
-WORKFLOWS = ("playback_daily", "playback_agg")
-Note = Callable[[str], None]
-
-
-class DemoError(IcefloeError):
-    """A run of the demonstration did not succeed."""
-
-    code = "demo.failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one way cost for one day: as Spark counts what it read, and as the runs took from start to end."""
-
-    rows: int
-    bytes: int
-    seconds: float
-
-    def plus(self, other: Cost) -> Cost:
-        return Cost(self.rows + other.rows, self.bytes + other.bytes, self.seconds + other.seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One day's load, and what each way made of it."""
-
-    day: date
-    late_rows: int
-    lookback: Cost
-    incremental: Cost
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A table of one way against the other's: rows, and the sum of the hashes of all columns."""
-
-    table: str
-    lookback: tuple[Any, ...]
-    incremental: tuple[Any, ...]
-
-    @property
-    def equal(self) -> bool:
-        return self.lookback == self.incremental
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    rounds: tuple[Round, ...]
-    proofs: tuple[Proof, ...]
-
-    @property
-    def equal(self) -> bool:
-        return all(proof.equal for proof in self.proofs)
-
-    def total(self, way: str) -> Cost:
-        total = Cost(0, 0, 0.0)
-        for one in self.rounds:
-            total = total.plus(one.lookback if way == "lookback" else one.incremental)
-        return total
+NAMESPACE = "demo"
+"""Of the first size: what a kept project goes on with."""
+WARM_UP_EVENTS = 3_000
+_ASIDE = "measured"
+"""What only the measuring needs: a state database and definitions, gone at the end."""
+Say = Callable[[str], None]
+Tick = Callable[[float], None]
+"""Told how much of the work is done by now, as events that have been loaded or written."""
 
 
 class Story:
-    """``history`` days are there at the beginning, ``days`` follow one by one and are measured."""
+    """``sizes``: events a day. ``history`` days are there at the beginning, ``days`` follow one by one and are measured."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        client: Client,
-        reads: SparkReads,
+        file: Path,
         *,
+        sizes: tuple[int, ...],
         history: int,
         days: int,
-        events_per_day: int,
-        note: Note,
+        warm_up: int,
+        seed: int,
+        say: Say,
+        tick: Tick,
     ) -> None:
-        self._spark = spark
-        self._client = client
-        self._reads = reads
+        self._file = file
+        self._sizes = sizes
         self._history = history
         self._days = days
-        self._playback = Playback(spark, client.config.catalog.name, events_per_day, SOURCE)
-        self._note = note
+        self._warm_up = warm_up
+        self._seed = seed
+        self._say = say
+        self._tick = tick
+        self._done = 0.0
 
-    def tell(self) -> Finding:
-        self._prepare()
-        rounds = []
-        for number in range(self._history, self._history + self._days):
-            day = FIRST_DAY + timedelta(days=number)
-            self._playback.load(number)
-            late = self._late(day)
-            self._note(f"{day}: loaded {self._playback.events_per_day:,} events, {late:,} of them late")
-            costs = {way: self._run(way, day) for way in WAYS}
-            for way, cost in costs.items():
-                self._note(f"  {way:<12} {cost.rows:>12,} rows read, {cost.seconds:6.1f} s")
-            rounds.append(Round(day, late, costs["lookback"], costs["incremental"]))
-        return Finding(tuple(rounds), tuple(self._proof(table) for table in TARGETS))
+    @property
+    def total(self) -> float:
+        """What :data:`Tick` counts up to."""
+        first = self._history * 3 + self._days * (self._history + 2)
+        larger = self._history * 2 + self._history + 2
+        warm = WARM_UP_EVENTS * self._history * (3 + self._warm_up) if self._warm_up else 0
+        return float(self._sizes[0] * first + sum(self._sizes[1:]) * larger + warm)
 
-    def _prepare(self) -> None:
-        playback = self._playback
-        self._note(
-            f"creating {SOURCE}: {self._history} days of {playback.events_per_day:,} events, a few percent of them late"
-        )
-        playback.create()
-        for way in WAYS:
-            self._create_targets(way)
+    def run(self) -> DemoResult:
+        from icefloe.spark import server
+        from icefloe.spark.session import session
+
+        began = time.monotonic()
+        port = spark_reads.free_port()
+        plain = self._file.read_text(encoding="utf-8")
+        self._file.write_text(plain + _toml(spark_reads.settings(port)), encoding="utf-8")
+        config = configuration.load(self._file, env={})
+        try:
+            with session(config, note=self._say) as spark:
+                reads = SparkReads(port)
+                aside = configuration.load(self._file, env={"ICEFLOE_STATE__URL": f"sqlite:///.icefloe/{_ASIDE}.db"})
+                if self._warm_up:
+                    self._warm(spark, aside, reads)
+                sizes = [self._size(spark, config, reads, NAMESPACE, self._sizes[0])]
+                for number, events in enumerate(self._sizes[1:], start=2):
+                    sizes.append(self._size(spark, aside, reads, f"demo_{number}", events))
+                    self._forget(spark, aside, f"demo_{number}")
+        finally:
+            server.stop(config)
+            self._file.write_text(plain, encoding="utf-8")
+        for path in config.home.glob(f"{_ASIDE}.db*"):
+            path.unlink()
+        shutil.rmtree(config.home / _ASIDE, ignore_errors=True)
+        return DemoResult(tuple(sizes), self._seed, time.monotonic() - began)
+
+    def _warm(self, spark: SparkSession, config: Config, reads: SparkReads) -> None:
+        self._say(f"warming Spark up: {self._warm_up} small load{'s' if self._warm_up > 1 else ''}, both ways")
+        with self._working(config) as client:
+            source, pipeline = self._prepared(spark, config, client, reads, "warm_up", WARM_UP_EVENTS)
+            for number in range(self._history, self._history + self._warm_up):
+                source.load(day_number(number))
+                for way in WAYS:
+                    pipeline.run(way, day_number(number))
+                self._advance(WARM_UP_EVENTS * self._history)
+        self._forget(spark, config, "warm_up")
+
+    def _size(self, spark: SparkSession, config: Config, reads: SparkReads, namespace: str, events: int) -> SizeResult:
+        """``days`` loads of the first size, one of a larger: there is a limit to a newcomer's patience."""
+        self._say(f"{events:,} events a day: loading {self._history} days, and bringing both ways up to date")
+        with self._working(config) as client:
+            source, pipeline = self._prepared(spark, config, client, reads, namespace, events)
+            rounds = []
+            for number in range(self._history, self._history + (self._days if namespace == NAMESPACE else 1)):
+                day = day_number(number)
+                late = source.load(day)
+                self._advance(events)
+                costs: dict[str, Cost] = {}
+                # Who goes first changes from day to day: the second finds the source's files in memory.
+                for way in WAYS if number % 2 else WAYS[::-1]:
+                    costs[way] = pipeline.run(way, day)
+                    self._advance(events * (self._history if way == "lookback" else 1))
+                rounds.append(Round(day, late, costs["lookback"], costs["incremental"]))
+                self._say(
+                    f"  {day}, {late:,} late: lookback {costs['lookback'].seconds:.1f} s, incremental {costs['incremental'].seconds:.1f} s"
+                )
+            return SizeResult(events, source.bytes_per_event(), tuple(rounds), pipeline.proofs())
+
+    def _prepared(
+        self, spark: SparkSession, config: Config, client: Client, reads: SparkReads, namespace: str, events: int
+    ) -> tuple[PlaybackTable, Pipeline]:
+        """History loaded, and both ways up to date: that is not measured. The lookback of a larger size is left out while all of the history
+        is in its window: its load writes all of that anyhow."""
+        source = PlaybackTable(config, namespace, Events(events, self._seed))
+        source.create()
         for number in range(self._history):
-            playback.load(number)
-        with resources.as_file(resources.files("icefloe.demo") / "workflows") as folder:
-            push_files(self._client, sorted(Path(folder).glob("*.yaml")))
-        self._note("bringing both ways up to date, which also warms Spark up")
-        last = FIRST_DAY + timedelta(days=self._history - 1)
+            source.load(day_number(number))
+            self._advance(events)
+        folder = config.root / "workflows" if namespace == NAMESPACE else config.home / _ASIDE / namespace
+        pipeline = Pipeline(spark, client, reads, namespace, folder)
+        pipeline.set_up()
+        larger = namespace.startswith(f"{NAMESPACE}_")
         for way in WAYS:
-            self._run(way, last)
+            if way == "incremental" or not larger or self._history >= LOOKBACK_DAYS:
+                pipeline.run(way, day_number(self._history - 1))
+                self._advance(events * self._history)
+        return source, pipeline
 
-    def _create_targets(self, way: str) -> None:
-        columns = {
-            "playback_daily_table": "event_id BIGINT, account_id BIGINT, country STRING, title_id INT, event_day DATE, view_min DOUBLE",
-            "playback_daily_agg_table": "account_id BIGINT, country STRING, event_day DATE, views BIGINT, view_min DOUBLE, titles BIGINT",
-        }
-        self._spark.sql(f"CREATE NAMESPACE {way}")
-        for table in TARGETS:
-            self._spark.sql(
-                f"CREATE TABLE {way}.{table} ({columns[table]}) USING iceberg PARTITIONED BY (event_day) TBLPROPERTIES "
-                "('write.distribution-mode'='none', 'write.spark.fanout.enabled'='true', 'write.delete.mode'='merge-on-read')"
-            )
+    @contextmanager
+    def _working(self, config: Config) -> Iterator[Client]:
+        """With a worker, as ``icefloe serve`` has one."""
+        with Client(config) as client:
+            worker = Worker(config, client.database)
+            thread = threading.Thread(target=worker.run, name="icefloe-worker")
+            thread.start()
+            try:
+                yield client
+            finally:
+                worker.stop()
+                thread.join()
 
-    def _late(self, day: date) -> int:
-        row = self._spark.sql(
-            f"SELECT count(*) FROM {SOURCE} WHERE load_day = DATE'{day}' AND event_day < load_day"
-        ).collect()[0]
-        return int(row[0])
+    def _forget(self, spark: SparkSession, config: Config, namespace: str) -> None:
+        """Tables that were only measured: their files would be most of a kept project."""
+        for own in (namespace, f"{namespace}_lookback"):
+            tables = TARGETS if own.endswith("_lookback") else ("playback_table", *TARGETS)
+            for table in tables:
+                spark.sql(f"DROP TABLE {own}.{table}")
+            spark.sql(f"DROP NAMESPACE {own}")
+            warehouse = (config.catalog.warehouse or "").removeprefix("file://")
+            shutil.rmtree(Path(warehouse) / own, ignore_errors=True)
 
-    def _run(self, way: str, day: date) -> Cost:
-        """Both stages, one after the other, as runs of their workflows."""
-        before = self._reads.now()
-        seconds = 0.0
-        for workflow in WORKFLOWS:
-            params = {"DAY": day.isoformat()} if way == "lookback" else {}
-            view = self._client.work(self._client.runs.start(f"{way}.{workflow}", params).run_id)
-            if view.status != "SUCCEEDED":
-                causes = "; ".join(str((step.cause or {}).get("message")) for step in view.steps if step.cause)
-                raise DemoError(f"run {view.run_id} is {view.status}: {causes}")
-            assert view.started_at is not None and view.ended_at is not None
-            seconds += view.ended_at - view.started_at
-        read: Reads = self._reads.now().since(before)
-        return Cost(read.rows, read.bytes, seconds)
+    def _advance(self, events: float) -> None:
+        self._done += events
+        self._tick(self._done)
 
-    def _proof(self, table: str) -> Proof:
-        digest = "count(*), sum(CAST(xxhash64(*) AS DECIMAL(38,0)))"
-        answers = [tuple(self._spark.sql(f"SELECT {digest} FROM {way}.{table}").collect()[0]) for way in WAYS]
-        return Proof(table, *answers)
+
+def _toml(settings: dict[str, str]) -> str:
+    return "\n[spark.conf]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in settings.items())

@@ -89,7 +89,9 @@ class Attempt:
             name: TypedValue.from_dict({"type": item.type.value, "value": masked(item.value)})
             for name, item in outcome.outputs.items()
         }
-        cause = outcome.cause and replace(outcome.cause, message=masked(outcome.cause.message))
+        cause = outcome.cause and replace(
+            outcome.cause, message=masked(outcome.cause.message), hint=masked(outcome.cause.hint)
+        )
         return replace(outcome, outputs=outputs, cause=cause)
 
     def without_secrets_in(self, data: Any) -> Any:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from icefloe.engine.definitions import Definition
 from icefloe.engine.events import RunState, StepState
 from icefloe.engine.images import Image
-from icefloe.errors import NotFoundError
-from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS
+from icefloe.errors import NotFoundError, UsageError
+from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS, SYSTEM
 from icefloe.workflow.expressions import evaluate_condition
 from icefloe.workflow.model import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -29,6 +31,7 @@ from icefloe.workflow.model import (
 from icefloe.workflow.resolution import (
     Layer,
     Loop,
+    ParamError,
     literal,
     may_change,
     merge,
@@ -36,11 +39,32 @@ from icefloe.workflow.resolution import (
     resolve_params,
     resolve_settings,
     resolve_timeout,
+    scope_of_step,
 )
 from icefloe.workflow.scope import Scope
-from icefloe.workflow.values import TypedValue, Value, plain
+from icefloe.workflow.values import Mismatch, TypedValue, Value, clip, plain
 
 Values = Mapping[str, Value]
+
+
+class EvaluationError(UsageError):
+    """Something cannot be evaluated, for a reason that evaluation itself has no words for. The same definition and the same
+    values give it again, so it is never tried again."""
+
+    code = "evaluation.failed"
+    fatal = True
+
+
+@contextmanager
+def evaluating(what: str) -> Iterator[None]:
+    """No raw exception of ours reaches a run: its owner could do nothing with it, and a retry neither."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise EvaluationError(
+            f"{what} cannot be evaluated: {type(error).__name__}: {error}",
+            hint="this should have been refused by icefloe validate; please report it with the definition",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +88,18 @@ def run_params(
 
     A layer holds values, or parameters whose expressions are still to be evaluated. ``signals`` are those that started it.
     """
-    given = [
-        (layer, [value if isinstance(value, Param) else literal(name, value) for name, value in values.items()])
-        for layer, values in layers.items()
-    ]
+    given = [(layer, [_given(name, value) for name, value in values.items()]) for layer, values in layers.items()]
     merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *given])
-    return resolve_params(merged, Scope(params=run, run=run, files=files, signals=signals or {}))
+    visible = {name: value for name, value in run.items() if name in SYSTEM}
+    with evaluating("the run's parameters"):
+        return resolve_params(merged, Scope(params=visible, run=run, files=files, signals=signals or {}))
+
+
+def _given(name: str, value: Any) -> Param:
+    try:
+        return value if isinstance(value, Param) else literal(name, value)
+    except Mismatch as error:
+        raise ParamError(f"the parameter '{clip(name)}': {error}") from None
 
 
 def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:
@@ -77,7 +107,8 @@ def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> d
     given: dict[str, Any] = {}
     if not step.explicit_params:
         locked = {param.name for param in child.params if not may_change(param.mode, Layer.RUN)}
-        given = {name: item for name, item in evaluated.visible.items() if name not in locked}
+        # What the engine itself says of a run and a step is said anew in each.
+        given = {name: item for name, item in evaluated.visible.items() if name not in locked and name not in SYSTEM}
     given |= evaluated.params
     return {name: plain(item.value) for name, item in given.items()}
 
@@ -101,36 +132,69 @@ class Evaluation:
         self._iterations = iterations
         self._signal = signal
 
-    def holds(self, condition: str, run: RunState) -> bool:
-        """Whether a transition's condition holds, with the run in the state given."""
-        return evaluate_condition(condition, self.scope(run))
+    def holds(self, condition: str, source: str, run: RunState) -> bool:
+        """Whether the condition of a transition that leads away from ``source`` holds, with the run in the state given."""
+        with evaluating("the condition"):
+            return evaluate_condition(condition, self.after(self._image.definition.steps[source], run))
 
     def step(self, step: Step) -> Evaluated:
-        scope = self.scope(self._image.state)
-        own: dict[str, Value] = {"step_id": step.id, "step_attempt_id": self._image.state.steps[step.id].attempt}
-        scope = replace(scope, params={**scope.params, **own})
-        if self._signal is not None and step.signal_dependencies:
-            found = {one.name: self._signal(one, scope) or {} for one in step.signal_dependencies}
-            scope = replace(scope, signal_dependencies=_signals(found))
-        params = resolve_params(step.params, scope)
-        inner = replace(scope, params={**scope.params, **{name: item.value for name, item in params.items()}})
-        inner = replace(inner, this_step={name: item.value for name, item in params.items()})
-        settings = resolve_settings(step.settings, inner) if isinstance(step, TypedStep) else {}
-        timeout = resolve_timeout(step.timeout, inner, DEFAULT_TIMEOUT_SECONDS)
-        visible = {name: TypedValue.of(value) for name, value in inner.params.items()}
-        return Evaluated(params, visible, settings, timeout)
+        with evaluating(f"step {step.id}"):
+            scope = self._with_signals(step, self._at(step, self._image.state))
+            params = resolve_params(step.params, scope, own=True)
+            inner = _inside(scope, params)
+            settings = resolve_settings(step.settings, inner) if isinstance(step, TypedStep) else {}
+            timeout = resolve_timeout(step.timeout, inner, DEFAULT_TIMEOUT_SECONDS)
+            visible = {name: TypedValue.of(value) for name, value in inner.params.items()}
+            return Evaluated(params, visible, settings, timeout)
 
     def loop(self, step: ForeachStep, params: Mapping[str, TypedValue]) -> Loop:
         """The iterations of a foreach whose own parameters have been evaluated. Stored with them, and computed once."""
-        scope = self.scope(self._image.state)
-        return resolve_loop(step, replace(scope, params={**scope.params, **_plain(params)}))
+        with evaluating(f"the loop of {step.id}"):
+            return resolve_loop(step, _inside(self._with_signals(step, self._at(step, self._image.state)), params))
+
+    def before(self, step: Step) -> Scope:
+        """What a step sees while it waits for signals and watermarks: its own parameters, as far as they can be told."""
+        return scope_of_step(step.params, self._at(step, self._image.state))
+
+    def after(self, step: Step, run: RunState) -> Scope:
+        """What is seen on leaving a step: its parameters and, on top, what it has published. One that was skipped before its
+        parameters were evaluated has those of its definition."""
+        scope = self._at(step, run)
+        state = run.steps[step.id]
+        results = _results(state)
+        known = {name: value for name, value in results.items() if name not in (STEP_STATUS, STEP_END_TIME)}
+        scope = replace(scope, params={**scope.params, **known}, this_step={**scope.this_step, **results})
+        if state.params is not None:
+            return scope
+        return scope_of_step([param for param in step.params if param.name not in known], scope)
+
+    def _at(self, step: Step, run: RunState) -> Scope:
+        scope = self.scope(run)
+        fields: dict[str, Value] = {"step_id": step.id, "step_attempt_id": run.steps[step.id].attempt}
+        return replace(scope, params={**scope.params, **fields}, this_step=fields)
+
+    def _with_signals(self, step: Step, scope: Scope) -> Scope:
+        """With the parameters of the signals the step waited for, by their number in its list and by name."""
+        if self._signal is None or not step.signal_dependencies:
+            return scope
+        waiting = scope_of_step(step.params, scope)
+        found = [(one.name, self._signal(one, waiting) or {}) for one in step.signal_dependencies]
+        by_number = {str(index): params for index, (_, params) in enumerate(found)}
+        return replace(scope, signal_dependencies=_signals({**by_number, **dict(reversed(found))}))
 
     def scope(self, run: RunState) -> Scope:
         image = self._image
         levels = list(self._levels(replace(image, state=run)))
         record = levels[-1].record
-        run_level = run_values(record.id, record.workflow_id, record.number, image.definition.workflow.owner)
-        params: dict[str, Value] = {**run_level, "workflow_version": record.version}
+        run_level = run_values(
+            record.id,
+            record.workflow_id,
+            self._number(levels[-1]),
+            image.definition.workflow.owner,
+            version=record.version,
+            initiator=record.initiator,
+        )
+        params: dict[str, Value] = {name: value for name, value in run_level.items() if name in SYSTEM}
         for level in reversed(levels):
             if level.record.iteration is not None and level.record.parent_id is not None:
                 around = self._around(level).steps[level.record.path]
@@ -140,8 +204,8 @@ class Evaluation:
             params=params,
             steps=_StepResults([level.state for level in levels]),
             foreach=_Foreach(levels, self._images, self._iterations),
-            subworkflows=_Subworkflows(levels),
-            signals=_signals(record.initiator.get("signals") or {}),
+            subworkflows=_Subworkflows(levels, self._images),
+            signals=stored_signals(record.initiator),
             run=run_level,
             files=_Files(image.definition.files, self._read_file),
         )
@@ -152,6 +216,12 @@ class Evaluation:
         while image.record.iteration is not None and image.record.parent_id is not None:
             image = self._images(image.record.parent_id)
             yield image
+
+    def _number(self, image: Image) -> int | None:
+        """A subworkflow's run has the number of the run that started it."""
+        while image.record.number is None and image.record.parent_id is not None:
+            image = self._images(image.record.parent_id)
+        return image.record.number
 
     def _around(self, image: Image) -> RunState:
         assert image.record.parent_id is not None
@@ -164,18 +234,54 @@ def iterations(step: ForeachStep, params: Mapping[str, TypedValue]) -> Loop:
     return Loop(arrays, math.prod(len(array.value) for array in arrays.values() if isinstance(array.value, tuple)))
 
 
-def run_values(run_id: str, workflow_id: str, number: int | None, owner: str | None) -> Values:
-    """What ``params.getFromInstance('…')`` knows of the run itself."""
-    values: dict[str, Value] = {"run_id": run_id, "workflow_id": workflow_id}
-    if number is not None:
-        values["run_number"] = number
+_INITIATORS = {"user": "MANUAL", "cron": "TIME", "interval": "TIME"}
+
+
+def run_values(
+    run_id: str,
+    workflow_id: str,
+    number: int | None,
+    owner: str | None,
+    *,
+    version: int = 0,
+    initiator: Mapping[str, Any] | None = None,
+) -> Values:
+    """What ``params.getFromInstance('…')`` knows of the run itself: the names of ``default_params.RUN_FIELDS``."""
+    started = initiator or {}
+    by = str(started.get("by") or started.get("run") or "")
+    kind = str(started.get("kind") or "user")
+    if kind == "trigger":
+        kind = by.partition(":")[0]
+    values: dict[str, Value] = {
+        "run_id": run_id,
+        "workflow_id": workflow_id,
+        "workflow_version": version,
+        "run_number": number or 0,
+        "INITIATOR_TYPE": _INITIATORS.get(kind, kind.upper()),
+        "INITIATOR_RUNNER_NAME": by,
+    }
     if owner is not None:
         values["owner"] = owner
     return values
 
 
+def _inside(scope: Scope, params: Mapping[str, TypedValue]) -> Scope:
+    """With a step's parameters on top, once they have been evaluated."""
+    own = _plain(params)
+    return replace(scope, params={**scope.params, **own}, this_step={**scope.this_step, **own})
+
+
+def child_id(run_id: str, step_id: str, iteration: int | None = None) -> str:
+    """The id of the run that a subworkflow step, or one iteration of a foreach, starts."""
+    return f"{run_id}:{step_id}" + ("" if iteration is None else f":{iteration}")
+
+
+def stored_signals(initiator: Mapping[str, Any]) -> dict[str, Values]:
+    """The signals that started a run, from what is stored of its start."""
+    return _signals(initiator.get("signals") or {})
+
+
 def _signals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Values]:
-    """The signals that started a run, as they were stored with it."""
     return {name: {key: literal_value(item) for key, item in params.items()} for name, params in found.items()}
 
 
@@ -186,6 +292,13 @@ def literal_value(item: Any) -> Value:
 
 def _plain(values: Mapping[str, TypedValue]) -> dict[str, Value]:
     return {name: item.value for name, item in values.items()}
+
+
+def _results(step: StepState) -> dict[str, Value]:
+    values = {**_plain(step.params or {}), **_plain(step.outputs or {}), STEP_STATUS: step.status.value}
+    if step.ended_at is not None:
+        values[STEP_END_TIME] = int(step.ended_at * 1000)
+    return values
 
 
 class _StepResults(Mapping[str, Values]):
@@ -205,10 +318,7 @@ class _StepResults(Mapping[str, Values]):
         found = self._find(step_id)
         if found is None:
             raise KeyError(step_id)
-        values = {**_plain(found.params or {}), **_plain(found.outputs or {}), STEP_STATUS: found.status.value}
-        if found.ended_at is not None:
-            values[STEP_END_TIME] = int(found.ended_at * 1000)
-        return values
+        return _results(found)
 
     def __iter__(self) -> Iterator[str]:
         return (step for run in self._runs for step in run.steps if self._find(step) is not None)
@@ -239,6 +349,8 @@ class _Foreach(Mapping[str, Mapping[str, Values]]):
                 if self._iterations is None:
                     break
                 runs = [self._images(run_id).state for run_id in self._iterations(level.record.id, step_id)]
+                if not runs:  # a loop over nothing: whatever is asked for is an empty array
+                    return _Nothing(level.definition, step_id)
                 results = [_StepResults([run]) for run in runs]
                 inner = dict.fromkeys(name for one in results for name in one)
                 return {name: _across([one.get(name, {}) for one in results]) for name in inner}
@@ -262,20 +374,54 @@ def _across(iterations: list[Values]) -> dict[str, Value]:
     return {name: tuple(one[name] for one in iterations) for name in names}  # type: ignore[misc]
 
 
-class _Subworkflows(Mapping[str, Mapping[str, Values]]):
-    """The results of a subworkflow's steps, which its step published under ``step__name``."""
+class _Nothing(Mapping[str, Values]):
+    """The results of a foreach that had no iteration."""
 
-    def __init__(self, levels: list[Image]) -> None:
+    def __init__(self, definition: Definition, step_id: str) -> None:
+        self._steps = [step.id for step in definition.container(step_id).steps]
+
+    def __getitem__(self, step_id: str) -> Values:
+        if step_id not in self._steps:
+            raise KeyError(step_id)
+        return _Empty()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+class _Empty(Mapping[str, Value]):
+    """An empty array under every name."""
+
+    def __getitem__(self, name: str) -> Value:
+        return ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _Subworkflows(Mapping[str, Mapping[str, Values]]):
+    """The results of a subworkflow's steps, read from its run when asked for."""
+
+    def __init__(self, levels: list[Image], images: Callable[[str], Image]) -> None:
         self._levels = levels
+        self._images = images
 
     def __getitem__(self, step_id: str) -> Mapping[str, Values]:
         for level in self._levels:
             if isinstance(level.definition.steps.get(step_id), SubworkflowStep) and step_id in level.state.steps:
-                found: dict[str, dict[str, Value]] = {}
-                for key, item in (level.state.steps[step_id].outputs or {}).items():
-                    step, _, name = key.partition("__")
-                    found.setdefault(step, {})[name] = item.value
-                return found
+                try:
+                    return _StepResults([self._images(child_id(level.record.id, step_id)).state])
+                except NotFoundError:  # it was skipped, or never came to start a run
+                    return {}
         raise KeyError(step_id)
 
     def __iter__(self) -> Iterator[str]:

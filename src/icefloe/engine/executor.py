@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 
 from icefloe import suppressed
 from icefloe.config import Config
+from icefloe.credentials import masked
 from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt
 from icefloe.engine.events import Ended, HandedOver, Refused, Started
@@ -32,8 +33,10 @@ from icefloe.engine.processes import Job, Launcher
 from icefloe.engine.reactor import Reactor
 from icefloe.engine.threads import Call, Threads
 from icefloe.engine.transaction import Claimed
+from icefloe.environment import for_user_code
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
+from icefloe.spark import server
 from icefloe.steps.contract import (
     AttemptKey,
     AttemptOverError,
@@ -88,7 +91,7 @@ class Executor:
         self._ledger = ledger
         self._lease = lease
         self._reactor = reactor
-        self._launcher = Launcher()
+        self._launcher = Launcher(config=config)
         self._warm: dict[tuple[str, ...], Launcher] = {}
         self._steps = Threads("step", ledger.slots)
         self._cancels = Threads("cancel", CANCEL_THREADS)
@@ -289,7 +292,7 @@ class Executor:
         context = attempt.context
         job = Job(
             argv=command.argv,
-            env={**os.environ, **command.env},
+            env={**for_user_code(self._config), **command.env},
             cwd=str(command.cwd or self._config.root),
             folder=str(context.folder),
             lease_until=self._lease.valid_until,
@@ -297,7 +300,7 @@ class Executor:
             grace=engine.grace_seconds,
             log_head=engine.log_head_kib * 1024,
             log_tail=engine.log_tail_kib * 1024,
-            secrets=context.secrets,
+            secrets=(*context.secrets, *_spark_tokens(self._config)),
             module=command.module if command.imports else None,
         )
         attempt.deadline = attempt.patience_ends = None
@@ -311,7 +314,7 @@ class Executor:
         return self._launcher_with(command.imports) if command.imports else self._launcher
 
     def _launcher_with(self, imports: tuple[str, ...]) -> Launcher:
-        return self._warm.setdefault(imports, Launcher(imports))
+        return self._warm.setdefault(imports, Launcher(imports, self._config))
 
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""
@@ -531,9 +534,16 @@ class Executor:
                 attempt.log_shipped()
 
 
+def _spark_tokens(config: Config) -> tuple[str, ...]:
+    """The local Spark server's: PySpark steps find it in their environment."""
+    record = server.folder_of(config).read()
+    return (record.token,) if record is not None else ()
+
+
 def failure_of(error: Exception) -> Outcome:
     """An exception in a step's own code or in the evaluation of its parameters."""
     cause = Cause.of(error)
+    cause = replace(cause, message=masked(cause.message))
     if isinstance(error, IcefloeError):
         return Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=cause)
     return Outcome(Kind.PLATFORM if isinstance(error, OSError) else Kind.ERROR, cause=cause)

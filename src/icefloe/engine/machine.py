@@ -55,7 +55,8 @@ from icefloe.workflow.values import TypedValue
 class Rules:
     """What a decision may ask of the world: the time to write down, whether a condition holds, a number in [0, 1)."""
 
-    holds: Callable[[str, RunState], bool] = lambda condition, run: True
+    holds: Callable[[str, str, RunState], bool] = lambda condition, source, run: True
+    """Of an edge: its condition, the step it leads away from, and the run as it is now."""
     jitter: Callable[[], float] = lambda: 0.0
     now: float = 0.0
 
@@ -333,7 +334,7 @@ class _Turn:
     def _holds(self, source: str, condition: str | None) -> bool:
         if self.steps[source].status in (StepStatus.UNSATISFIED, StepStatus.DISABLED):
             return False
-        return condition is None or self.rules.holds(condition, replace(self.run, steps=self.steps))
+        return condition is None or self.rules.holds(condition, source, replace(self.run, steps=self.steps))
 
     def _ready(self, step_id: str, reason: str | None, delay: float = 0.0) -> None:
         step = replace(self.steps[step_id], owner=None, request=None, delay=delay, available_at=self.rules.now + delay)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from icefloe.config import Config
+from icefloe.credentials import credentials, forms, refuse
 from icefloe.engine import signals
 from icefloe.engine.attempts import Attempt, InlineLog, attempt_folder
 from icefloe.engine.conductor import Conductor
@@ -46,7 +47,8 @@ class Preparation:
         folder = attempt_folder(self._config.home, key)
         if not runtime.instant:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        secrets = tuple(os.environ[name] for name in sorted(definition.secrets) if os.environ.get(name))
+        refuse(self._config, definition.secrets, where=f"run {record.id}, step {state.id}")
+        secrets = self._secrets(definition.secrets)
         engine = self._config.engine
         cancelled = threading.Event()
         deadline = None if evaluated.timeout is None else time.monotonic() + evaluated.timeout
@@ -71,6 +73,11 @@ class Preparation:
             cancelled=cancelled.is_set,
         )
         return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout, cancelled, deadline)
+
+    def _secrets(self, named: Collection[str]) -> tuple[str, ...]:
+        """What no log may show: the project's own credentials, and what the definition names; in every form."""
+        own = credentials(self._config).texts
+        return forms((*own, *(os.environ[name] for name in named if os.environ.get(name))))
 
     def evaluation(self, image: Image) -> Evaluation:
         """Asks the database only for what the run itself does not know: the runs around it, and files."""

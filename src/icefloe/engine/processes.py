@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from icefloe import suppressed
+from icefloe.config import Config
 from icefloe.engine import supervisor, warm
+from icefloe.environment import for_user_code
 from icefloe.steps.contract import ProcessResult
 
 
@@ -86,8 +88,9 @@ class Launcher:
     Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`).
     """
 
-    def __init__(self, imports: Sequence[str] = ()) -> None:
+    def __init__(self, imports: Sequence[str] = (), config: Config | None = None) -> None:
         self._imports = imports
+        self._config = config
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -122,7 +125,7 @@ class Launcher:
         mine, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
-            env = None
+            env = for_user_code(self._config)
             if self._imports:
                 command = [
                     sys.executable,
@@ -132,7 +135,7 @@ class Launcher:
                     ",".join(self._imports),
                     warm.ROOM,
                 ]
-                env = {**os.environ, "ICEFLOE_ROOM": warm.ROOM}
+                env["ICEFLOE_ROOM"] = warm.ROOM
             self._process = subprocess.Popen(
                 command,
                 pass_fds=[theirs.fileno()],

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from icefloe.engine.evaluation import Evaluation
+from icefloe.engine.evaluation import Evaluation, evaluating
 from icefloe.engine.images import Image
 from icefloe.errors import IcefloeError
 from icefloe.store import signals
@@ -31,8 +31,9 @@ def publish(
     troubles = []
     for index, output in enumerate(step.signal_outputs):
         try:
-            scope = evaluation.scope(image.state)
-            params = {name: plain(item.value) for name, item in resolve_params(output.params, scope).items()}
+            with evaluating(f"the parameters of signal {output.name}"):
+                scope = evaluation.after(step, image.state)
+                params = {name: plain(item.value) for name, item in resolve_params(output.params, scope).items()}
         except IcefloeError as error:
             troubles.append(f"signal {output.name} was not published: {error}")
             continue
@@ -59,11 +60,15 @@ def arrived(
     connection: Connection, image: Image, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
 ) -> bool:
     """Whether everything that a step waits for is there."""
-    scope = evaluation.scope(image.state)
-    if any(satisfying(connection, dependency, scope) is None for dependency in step.signal_dependencies):
-        return False
-    for watermark in step.watermark_dependencies:
-        reached = matching.moment(plain(resolve_params([watermark.reached], scope)["reached"].value))
+    with evaluating(f"what step {step.id} waits for"):
+        scope = evaluation.before(step)
+        if any(satisfying(connection, dependency, scope) is None for dependency in step.signal_dependencies):
+            return False
+        moments = [
+            matching.moment(plain(resolve_params([watermark.reached], scope)["reached"].value))
+            for watermark in step.watermark_dependencies
+        ]
+    for watermark, reached in zip(step.watermark_dependencies, moments, strict=True):
         held = signals.watermark(connection, canonical(watermark.table))
         if held is None or held.valid_through < reached:
             return False

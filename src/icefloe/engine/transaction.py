@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from icefloe.engine import signals
 from icefloe.engine.definitions import Definitions
-from icefloe.engine.evaluation import Evaluated, Evaluation, handed_to, iterations, run_params, run_values
+from icefloe.engine.evaluation import Evaluated, Evaluation, child_id, handed_to, iterations, run_params, run_values
 from icefloe.engine.events import (
     AttemptEnded,
     Begin,
@@ -256,7 +256,7 @@ class TreeTransaction:
         loop = replace(loop, next=loop.next + len(fresh), running=loop.running + len(again) + len(fresh))
         self.send(run_id, IterationsStarted(step_id, loop))
         for number in again:
-            child = _child_id(run_id, step_id, number)
+            child = child_id(run_id, step_id, number)
             self.send(child, Restart(f"the restart of step {step_id}"))
             self.send(child, Begin())
         values = iterations(step, state.params or {}) if fresh else None
@@ -277,7 +277,15 @@ class TreeTransaction:
             child = definitions.get(self.connection, step.workflow_id, int(step.version))
         else:
             child = definitions.latest(self.connection, step.workflow_id)
-        run = run_values(_child_id(run_id, step_id), step.workflow_id, None, child.workflow.owner)
+        number = self.evaluation(image).scope(image.state).run["run_number"]
+        run = run_values(
+            child_id(run_id, step_id),
+            step.workflow_id,
+            number if isinstance(number, int) else None,
+            child.workflow.owner,
+            version=child.version,
+            initiator=_initiator("subworkflow", run_id, step_id),
+        )
         files = self.evaluation(replace(image, definition=child)).scope(image.state).files
         params = run_params(child.workflow, {Layer.RUN: handed_to(step, child.workflow, evaluated)}, run, files)
         return self._start_child(
@@ -297,7 +305,7 @@ class TreeTransaction:
         own_root: bool = False,
     ) -> str:
         parent, state = image.record, self.image(image.record.id).state.steps[step_id]
-        child = _child_id(parent.id, step_id, iteration)
+        child = child_id(parent.id, step_id, iteration)
         known = None
         if state.attempt > 1 or parent.restarts:
             self._write()
@@ -317,7 +325,7 @@ class TreeTransaction:
             iteration=iteration,
             path=path,
             params=plain_values(params) or {},
-            initiator={"kind": "foreach" if path else "subworkflow", "run": parent.id, "step": step_id},
+            initiator=_initiator("foreach" if path else "subworkflow", parent.id, step_id),
         )
         definition = self._definitions.get(self.connection, workflow_id, version)
         steps = insert_run(self.connection, record, definition.graph(path), self.now)
@@ -416,8 +424,8 @@ class TreeTransaction:
         self._changed.clear()
 
 
-def _child_id(run_id: str, step_id: str, iteration: int | None = None) -> str:
-    return f"{run_id}:{step_id}" + ("" if iteration is None else f":{iteration}")
+def _initiator(kind: str, run_id: str, step_id: str) -> dict[str, Any]:
+    return {"kind": kind, "run": run_id, "step": step_id}
 
 
 def insert_run(connection: Connection, record: RunRecord, graph: Graph, now: float) -> dict[str, StepState]:

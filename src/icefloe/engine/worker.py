@@ -17,7 +17,7 @@ from functools import partial
 
 from sqlalchemy.engine import Connection
 
-from icefloe import suppressed
+from icefloe import platforms, suppressed
 from icefloe.config import Config
 from icefloe.engine import signals, takeover
 from icefloe.engine.conductor import Conductor
@@ -67,6 +67,7 @@ class Worker:
         conductor: Conductor | None = None,
         warm: bool = False,
     ) -> None:
+        platforms.require_linux()
         self.config = config
         self.database = database
         self.slots = slots or config.engine.slots

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from icefloe import config as configuration
 from icefloe.lake import history, pins
@@ -183,7 +183,20 @@ class Lake:
         return pins.extend(self.tables, identifier, owner=owner, capture=capture, keep_seconds=keep_seconds)
 
     def unpin(self, table: str, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
-        return pins.unpin(self.tables, self._identifier(table), capture=capture, owner=owner)
+        return pins.unpin(self.tables, self._identifier(table), captures=[capture], owner=owner)
+
+    def unpin_all(self, table: str, *, captures: Collection[str]) -> tuple[str, ...]:
+        """Remove the pins of several captures in one commit."""
+        return pins.unpin(self.tables, self._identifier(table), captures=captures)
+
+    def settle_pins(
+        self, table: str, *, consumer: str, snapshot_id: int | None, tagged: int | None, captures: Collection[str]
+    ) -> tuple[str, ...]:
+        """Move a consumer's checkpoint tag and remove the pins of captures, in one commit. See :func:`icefloe.lake.pins.settle`."""
+        identifier = self._identifier(table)
+        return pins.settle(
+            self.tables, identifier, consumer=consumer, snapshot_id=snapshot_id, tagged=tagged, captures=captures
+        )
 
     def set_checkpoint_tag(self, table: str, *, consumer: str, snapshot_id: int) -> str:
         return pins.set_checkpoint_tag(self.tables, self._identifier(table), consumer=consumer, snapshot_id=snapshot_id)

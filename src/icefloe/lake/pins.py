@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
@@ -124,14 +124,45 @@ def extend(
     return tuple(one.name for one in changes)
 
 
-def unpin(tables: Tables, identifier: Identifier, *, capture: str, owner: str | None = None) -> tuple[str, ...]:
-    """Remove a capture's pins. Those that are gone already are fine. An owner may have been renamed since: it can be left out."""
-    whose = r"\w+?" if owner is None else slug(owner)
-    name = re.compile(rf"{_PREFIX}{whose}__{slug(capture)}__(to|hold\d+)")
-    names = [ref for ref in tables.load(identifier).metadata.refs if name.fullmatch(ref)]
+def unpin(
+    tables: Tables, identifier: Identifier, *, captures: Collection[str], owner: str | None = None
+) -> tuple[str, ...]:
+    """Remove the pins of captures, in one commit. Those that are gone already are fine. An owner may have been renamed since: it
+    can be left out."""
+    names = _pins_of_captures(tables.load(identifier).metadata, captures, owner)
     if names:
         tables.set_refs(identifier, [RefChange(name, None) for name in names])
-    return tuple(names)
+    return names
+
+
+def settle(
+    tables: Tables,
+    identifier: Identifier,
+    *,
+    consumer: str,
+    snapshot_id: int | None,
+    tagged: int | None,
+    captures: Collection[str],
+) -> tuple[str, ...]:
+    """What a commit leaves to do on a source, in one commit of the table: the consumer's checkpoint tag moves from ``tagged`` to
+    ``snapshot_id`` (None: it stays), and the pins of ``captures`` go. Returns the references that were changed.
+
+    A tag that is elsewhere by then is a :class:`CommitConflictError`: somebody who knows more has moved it.
+    """
+    changes = [RefChange(name, None) for name in _pins_of_captures(tables.load(identifier).metadata, captures, None)]
+    tag = checkpoint_tag(consumer)
+    if snapshot_id is not None and snapshot_id != tagged:
+        changes.append(RefChange(tag, snapshot_id, "tag", _FOREVER_MS))
+    if changes:
+        tables.set_refs(identifier, changes, expected={tag: tagged} if snapshot_id is not None else {})
+    return tuple(change.name for change in changes)
+
+
+def _pins_of_captures(metadata: TableMetadata, captures: Collection[str], owner: str | None) -> tuple[str, ...]:
+    wanted = {slug(capture) for capture in captures}
+    whose = None if owner is None else slug(owner)
+    pins = (pin for pin in pins_of(metadata) if pin.capture in wanted)
+    return tuple(pin.name for pin in pins if whose is None or pin.owner == whose)
 
 
 def set_checkpoint_tag(tables: Tables, identifier: Identifier, *, consumer: str, snapshot_id: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from icefloe.planner import compaction, functions
+from icefloe.planner import compaction, cost, functions
 from icefloe.planner.analysis import Analysis, Link
 from icefloe.planner.errors import KeysMissingError, RangeError, UnsoundPatternError
 from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
@@ -84,6 +84,24 @@ class _Choice:
         self._keys = self._declared_keys()
 
     def plan(self) -> Plan:
+        """The plan, with what it costs and what a full run would; that run in its place where it is clearly cheaper."""
+        plan = self._chosen()
+        if not plan.statements:
+            return plan
+        full = cost.of_full(self._analysis, self._target, checked=self._checked())
+        plan = replace(plan, cost=cost.of_plan(plan, self._analysis, self._target, self._contents), full_cost=full)
+        if plan.pattern == "full" or plan.cost is None or not cost.clearly_cheaper(full, plan.cost):
+            return plan
+        assert full is not None
+        summary = cost.comparison(full, plan.cost, plan.pattern)
+        kept = cost.why_not_full(self._analysis, self._target)
+        if kept is not None:
+            return replace(plan, notes=(*plan.notes, f"{summary}; not taken, since {kept}"))
+        self._refusals.append(Refusal(plan.pattern, f"{plan.reason}, but a full run is cheaper"))
+        return replace(self._full(summary), cost=full, full_cost=full, outweighed=plan.cost)
+
+    def _chosen(self) -> Plan:
+        """By what is right, and what is usually the cheapest of that."""
         analysis, wish = self._analysis, self._request.pattern
         if self._request.rebuild is not None:
             return self._full(self._request.rebuild)
@@ -359,7 +377,7 @@ class _Choice:
         reads: list[Read] | tuple[Read, ...],
     ) -> Plan:
         duplicates = None
-        if self._keys and statements and not self._provably_unique():
+        if statements and self._checked():
             duplicates = self._writer().duplicates(self._keys, (touched,) if touched is not None else None)
         return Plan(
             pattern,
@@ -480,6 +498,10 @@ class _Choice:
         ids = frozenset(one.id for one in analysis.changed)
         return analysis.append_only and len(ids) == 1 and ids <= found.relation.grows
 
+    def _checked(self) -> bool:
+        """Keys are looked for twice."""
+        return bool(self._keys) and not self._provably_unique()
+
     def _provably_unique(self) -> bool:
         found = self._analysis.influence
         if found is None or found.relation.unique is None or len(self._columns) != len(found.relation.columns):
@@ -540,7 +562,7 @@ class _Choice:
                 continue
             values = (*touched.late, *touched.overwritten, *(() if from_changes else touched.new))
             live = self._contents.source
-            size = _sum([live.get(value, Size()) for value in values]) if live is not None else None
+            size = sum((live.get(value, Size()) for value in values), Size()) if live is not None else None
             what = f"{len(values)} partition{'s' if len(values) != 1 else ''} at the end of the capture"
             if values:
                 out.append(Read(state.name, what, size))
@@ -558,7 +580,7 @@ class _Choice:
         if not touched.late:
             return []
         there = self._contents.target
-        size = _sum([there.get(value, Size()) for value in touched.late]) if there is not None else None
+        size = sum((there.get(value, Size()) for value in touched.late), Size()) if there is not None else None
         count = len(touched.late)
         return [Read(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
 
@@ -571,10 +593,3 @@ def _groups_once(tree: exp.Query) -> bool:
 def _counts_distinct(tree: exp.Query) -> bool:
     """With a DISTINCT inside an aggregate: the shape that Spark shuffles twice."""
     return _groups_once(tree) and any(one.find_ancestor(exp.AggFunc) for one in tree.find_all(exp.Distinct))
-
-
-def _sum(sizes: list[Size]) -> Size:
-    total = Size()
-    for size in sizes:
-        total = total + size
-    return total

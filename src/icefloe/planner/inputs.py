@@ -114,6 +114,8 @@ class TargetState:
     format_version: int = 2
     file_bytes: int = FILE_BYTES
     """What a file of it is to grow to."""
+    recomputable: bool = False
+    """Everything in it is what the SELECT gives, by its history: filled anew it loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +131,5 @@ class Contents:
     """The target's columns, as far as metadata tells how many bits a value of theirs takes: see ``lake.partition_sizes``."""
     files: Mapping[Any, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """The bytes of each of the target's files: for each value, in each of the partitions that have it."""
+    changed: Mapping[str, Size] = field(default_factory=dict)
+    """By source: what lies in its changed partitions at ``to``, where these are not the target's and rows went from them."""

@@ -37,6 +37,38 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a plan would do, by metadata (:mod:`icefloe.planner.cost`). A table that is read twice counts twice."""
+
+    read: Size
+    written: Size
+    """Rows and bytes; how many files is not known before."""
+    collected: int = 0
+    """Rows whose keys are collected, or counted to find those that stand twice."""
+    compared: int = 0
+    """Rows that are looked through for changed keys."""
+    computed: int = 0
+    """Rows that go through the SELECT."""
+    deleted: int = 0
+    """Rows of the target that are deleted one by one. Those of whole files cost nothing."""
+    seconds: float = 0.0
+    """On a small local server: a measure to compare costs by, not a promise."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "read_rows": self.read.rows,
+            "read_bytes": self.read.bytes,
+            "written_rows": self.written.rows,
+            "written_bytes": self.written.bytes,
+            "deleted_rows": self.deleted,
+            "collected_rows": self.collected,
+            "compared_rows": self.compared,
+            "computed_rows": self.computed,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a cheaper pattern was not taken."""
 
@@ -124,6 +156,12 @@ class Plan:
     span: Span | None = None
     """The range that is written anew, after what changed; ``None`` also where everything is."""
     search: Search | None = None
+    cost: Cost | None = None
+    """``None``: metadata does not tell, or there is nothing to do."""
+    full_cost: Cost | None = None
+    """Of filling the target anew instead."""
+    outweighed: Cost | None = None
+    """Of the plan by what changed, where a full run was taken because it costs less."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``icefloe explain``."""
@@ -160,6 +198,9 @@ class Plan:
                 }
                 for read in self.reads
             ],
+            "cost": self.cost.to_dict() if self.cost else None,
+            "full_cost": self.full_cost.to_dict() if self.full_cost else None,
+            "outweighed_cost": self.outweighed.to_dict() if self.outweighed else None,
             "settings": dict(self.settings),
             "statements": [
                 {"role": one.role, "sql": one.sql, "beside": one.beside, "ahead": bool(one.rows)}

@@ -7,7 +7,7 @@ reads nothing: it only drops files.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from icefloe.planner.analysis import Analysis, Link, bare, days_of
@@ -32,6 +32,8 @@ class Scan:
     transform: str = "identity"
     values: tuple[Any, ...] | None = None
     span: Span | None = None
+    for_keys: bool = field(default=False, compare=False)
+    """Changed keys are collected from it."""
 
 
 def scans(plan: Plan, analysis: Analysis, target: TargetState) -> tuple[Scan, ...]:
@@ -115,7 +117,7 @@ class _Scans:
         late = touched.late if touched is not None else None
         if by_key:
             yield self._of_target("target", late)
-            yield from self._keys(late)
+            yield from self._collected(late)
         whole: tuple[Any, ...] = ()
         fresh: tuple[Any, ...] = ()
         if touched is not None:
@@ -127,7 +129,7 @@ class _Scans:
             yield from self._unchanged()
         if by_key:
             if self._plan.search is None:  # else they are read once for both
-                yield from self._keys(late)
+                yield from self._collected(late)
             yield from self._select("end", late, single)
         if whole:
             yield from self._select("end", whole, single)
@@ -145,6 +147,9 @@ class _Scans:
         for table in self._analysis.query.tables:
             if table.start not in self._starts:
                 yield Scan("end", table.name)
+
+    def _collected(self, late: tuple[Any, ...] | None) -> Iterator[Scan]:
+        return (replace(scan, for_keys=True) for scan in self._keys(late))
 
     def _keys(self, late: tuple[Any, ...] | None) -> Iterator[Scan]:
         """The changed keys; after deletes and overwrites all keys of the changed partitions, before and after."""

@@ -22,6 +22,7 @@ from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.schema import Field
 from icefloe.rows import NotPlainError, vectors
 from icefloe.rows.files import LiveFile
+from icefloe.rows.reads import Reads
 from icefloe.rows.types import arrow_type, is_alike, is_plain
 
 _Result = TypeVar("_Result")
@@ -72,13 +73,14 @@ def _known(column: pa.ChunkedArray | pa.Array, values: pa.Array) -> tuple[np.nda
 class Finder:
     """Looks through the files of one table."""
 
-    def __init__(self, table: LoadedTable, columns: Sequence[str], *, most: int) -> None:
-        """``columns``: the keys. ``most``: rows that may be found."""
+    def __init__(self, table: LoadedTable, columns: Sequence[str], *, most: int, reads: Reads | None = None) -> None:
+        """``columns``: the keys. ``most``: rows that may be found. ``reads`` counts what is decoded."""
         self._io: FileIO = table.io
         self._name = table.name
         self._table = table
         self._keys = [self._field(name) for name in columns]
         self._most = most
+        self._reads = reads or Reads()
         self._found = 0
 
     @property
@@ -94,7 +96,7 @@ class Finder:
         def read(file: LiveFile) -> tuple[Any, pa.Table]:
             if file.vector is not None:
                 raise NotPlainError(f"{self._name} has rows deleted")
-            with _Opened(self._io, file) as opened:
+            with _Opened(self._io, file, self._reads) as opened:
                 groups = [opened.keys(group, self._keys) for group in range(opened.groups)]
             return file.value, pa.concat_tables(
                 [schema.empty_table(), *(pa.table(one, schema=schema) for one in groups)]
@@ -108,7 +110,7 @@ class Finder:
         """All that is to be deleted of each file, by its path, where that is more than before."""
 
         def look(file: LiveFile) -> tuple[str, BitMap64 | None]:
-            with _Opened(self._io, file) as opened:
+            with _Opened(self._io, file, self._reads) as opened:
                 found = BitMap64()
                 for group, first in opened.starts():
                     hits = keys.hits(file.value, opened.keys(group, self._keys))
@@ -131,7 +133,7 @@ class Finder:
 
         def look(file: LiveFile) -> list[pa.Table]:
             out = []
-            with _Opened(self._io, file) as opened:
+            with _Opened(self._io, file, self._reads) as opened:
                 deleted = opened.deleted()
                 for group, first in opened.starts():
                     hits = keys.hits(file.value, opened.keys(group, self._keys))
@@ -173,9 +175,10 @@ class Finder:
 class _Opened:
     """A data file, its columns by their field ids."""
 
-    def __init__(self, io: FileIO, file: LiveFile) -> None:
+    def __init__(self, io: FileIO, file: LiveFile, reads: Reads) -> None:
         self._io = io
         self._file = file
+        self._reads = reads
         with _plain(file.path):
             self._stream = io.new_input(file.path).open()
             self._parquet = pq.ParquetFile(self._stream)
@@ -189,6 +192,7 @@ class _Opened:
                 self._names[int(told)] = one.name
         self._group = -1
         self._decoded: dict[int, pa.ChunkedArray] = {}
+        reads.add(0, self._parquet.metadata.serialized_size)
 
     def __enter__(self) -> _Opened:
         return self
@@ -217,6 +221,7 @@ class _Opened:
         """Columns whose values may stand in a dictionary of the row group."""
         if group != self._group:
             self._group, self._decoded = group, {}
+            self._reads.add(self._parquet.metadata.row_group(group).num_rows, 0)
         todo = {field.id: field for field in fields if field.id not in self._decoded}
         stored = {one: field for one, field in todo.items() if one in self._names}
         for field in todo.values():
@@ -226,6 +231,7 @@ class _Opened:
             names = [self._names[one] for one in stored]
             with _plain(self._file.path):
                 table = self._parquet.read_row_group(group, columns=names, use_threads=False)
+                self._reads.add(0, _stored_bytes(self._parquet.metadata.row_group(group), names))
                 self._decoded |= {one: self._typed(table[self._names[one]], field) for one, field in stored.items()}
         return [self._decoded[field.id] for field in fields]
 
@@ -249,7 +255,13 @@ class _Opened:
             return BitMap64()
         with _plain(vector.path), self._io.new_input(vector.path).open() as stream:
             stream.seek(vector.offset)
+            self._reads.add(0, vector.size)
             return vectors.parse(stream.read(vector.size))
+
+
+def _stored_bytes(group: Any, names: Sequence[str]) -> int:
+    columns = (group.column(at) for at in range(group.num_columns))
+    return sum(column.total_compressed_size for column in columns if column.path_in_schema in names)
 
 
 def _repeated_texts(parquet: pq.ParquetFile) -> list[str]:

@@ -41,7 +41,9 @@ class Client:
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
-        self.workflows = Workflows(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
+        self.workflows = Workflows(
+            self.database, self.conductor.definitions, catalog=self.config.catalog.name, config=self.config
+        )
         self.runs = Runs(self.config, self.database, self.conductor)
 
     def __enter__(self) -> Client:

@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from icefloe.environment import for_user_code
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.workflow import document
 from icefloe.workflow.files import FileProblem
@@ -106,6 +107,7 @@ def _run_pipelines(file: Path) -> tuple[Inspected, ...]:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
             start_new_session=True,
+            env=for_user_code(),
         )
         try:
             status = child.wait(PYTHON_SECONDS)

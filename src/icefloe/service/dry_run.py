@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from icefloe.capture import building, planning, published
-from icefloe.capture.sources import Source, found_in
+from icefloe.capture import published
+from icefloe.capture.sources import Source
 from icefloe.engine.evaluation import run_params, run_values
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
 from icefloe.service.client import Client
+from icefloe.service.next_capture import next_capture, source_tables
 from icefloe.service.pushing import ready_workflows
 from icefloe.service.runs import typed
-from icefloe.steps.ip_capture import bounds_of, range_columns_of, wish_of
-from icefloe.store import captures
+from icefloe.steps.ip_capture import range_columns_of
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.files import script_key
 from icefloe.workflow.graph import Graph
@@ -126,8 +126,8 @@ class _Rehearsal:
             settings = step_type.parse(resolve_settings(step.settings, scope), where=f"step {name}")
             assert isinstance(settings, IpCaptureSettings)
             consumer = settings.consumer or consumer
-            ranges = range_columns_of(settings, self.lake, self._tables(settings))
-            adopts, sources = self._sources(settings, consumer, ranges)
+            ranges = range_columns_of(settings, self.lake, source_tables(self.lake, settings))
+            adopts, sources = next_capture(self.client, self.lake, settings, consumer, ranges, suffix=NOT_YET)
         except IcefloeError as error:
             return WouldCapture(name, consumer, problem=error.to_dict())
         outputs = published.parameters(
@@ -136,34 +136,6 @@ class _Rehearsal:
         self.results[step.id] = {key: item.value for key, item in outputs.items()}
         changed = any(source.has_changes for source in sources)
         return WouldCapture(name, consumer, adopts, tuple(_told(source) for source in sources), changed)
-
-    def _sources(
-        self, settings: IpCaptureSettings, consumer: str, ranges: Mapping[str, Mapping[str, str]]
-    ) -> tuple[str | None, list[Source]]:
-        with self.client.database.read() as connection:
-            held = captures.open_capture(connection, consumer)
-            checkpoints = captures.checkpoints_of(connection, consumer)
-        if held is not None and held.state == "built":
-            return held.id, [Source.from_json(one) for one in held.sources]
-        tables = self._tables(settings)
-        wish = wish_of(settings, self.lake, tables, ranges, self.client.config)
-        found = []
-        for table in tables:
-            source = planning.plan(
-                self.lake,
-                table,
-                ref=settings.ref,
-                checkpoint=checkpoints.get(table),
-                start=settings.start,
-                bounds=bounds_of(settings),
-            )
-            changes = building.find(self.lake, source, wish)
-            name = f"{'.'.join(self.lake.change_table_namespace)}.{table.rsplit('.', 1)[-1]}_{NOT_YET}"
-            found.append(replace(source, change_table=name if wish.change_tables else None, found=found_in(changes)))
-        return None, found
-
-    def _tables(self, settings: IpCaptureSettings) -> tuple[str, ...]:
-        return tuple(self.lake.canonical_name(table) for table in settings.source_tables)
 
 
 class _Known(Mapping[str, Value]):

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from icefloe.capture import building, planning
-from icefloe.capture.building import Wish
-from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source
 from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values
 from icefloe.errors import NotFoundError
-from icefloe.lake import Lake, history
-from icefloe.planner import choice, logic, shadow
+from icefloe.lake import Lake
+from icefloe.planner import logic, shadow
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Column
 from icefloe.planner.logic import PARAMETER, Change, Logic
 from icefloe.planner.plan import Plan
-from icefloe.planner.spans import Span
 from icefloe.service.client import Client
+from icefloe.service.next_capture import next_capture, source_tables
 from icefloe.spark.launch import local_cores
+from icefloe.steps.ip_capture import range_columns_of
 from icefloe.steps.writing import ranges
+from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.defined_select import defined_select
-from icefloe.steps.writing.facts import UTC, Facts, Observer
+from icefloe.steps.writing.facts import UTC, Facts
+from icefloe.steps.writing.preparation import Preparation
 from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.recording import chosen_for, ref_of, target_key, versions_of
-from icefloe.steps.writing.versions import LogicOrder, rebuilding
-from icefloe.steps.writing.work import request
-from icefloe.store import captures, logic_versions
+from icefloe.steps.writing.versions import LogicOrder
+from icefloe.steps.writing.work import work
 from icefloe.store import definitions as stored
+from icefloe.store import logic_versions
 from icefloe.workflow import write_ranges
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.files import script_key
@@ -81,38 +81,53 @@ class Explaining:
     def explain(self, workflow_id: str, params: Mapping[str, Any] | None = None) -> list[Explained]:
         definition = self._client.workflows.latest(workflow_id)
         scope = self._scope(definition, workflow_id, params or {})
-        sources = self._sources(definition, workflow_id, scope)
+        sources = self._sources(definition, scope)
         found = []
         for step_id, step in definition.steps.items():
             settings = self._settings(step, "spark", scope)
             if isinstance(settings, SparkSettings) and settings.write is not None:
-                text = self._script(definition, settings.script)
-                asked = request(settings.write, text, f"workflow {workflow_id}, step {step_id}")
-                zone = self._client.config.spark_conf(reveal=False)["spark.sql.session.timeZone"]
-                utc = settings.conf.get("spark.sql.session.timeZone", zone) in UTC
-                observer = Observer(self._lake, asked, sources, utc=utc)
-                analysis = observer.analysis()
-                facts = observer.facts(analysis, branch=BRANCH, base=observer.head())
-                order = self._logic(definition, step_id, settings, scope)
-                change = self._change(order, facts)
-                if change is not None and order.on_change == "rebuild":
-                    analysis = rebuilding(analysis, change)
-                span, anew = None, self._anew(settings.write, scope, asked.where)
-                if anew is not None:
-                    span = self._span(anew, analysis, sources, facts)
-                    analysis = ranges.everything(analysis, anew) if span is None else analysis
-                plan = choice.plan(analysis, facts.target, facts.contents, span=span, cores=self._cores(settings))
-                if settings.shadow != "off":
-                    shadow.refuse_unrepeatable(analysis.query, asked.where)
-                compared = shadow.describe(plan, settings.shadow)
-                note = _logic_note(change, order, plan) if change is not None else None
-                found.append(Explained(step_id, facts.target.name, plan, compared, note))
+                found.append(self._step(definition, step_id, settings, sources, scope))
         if not found:
             raise NotFoundError(
                 f"no step of {workflow_id!r} has write:, so there is nothing to plan",
                 hint="write: {table: db.target, keys: […]} on a Spark step whose script is one SELECT",
             )
         return found
+
+    def _step(
+        self, definition: Definition, step_id: str, settings: SparkSettings, sources: Sequence[Source], scope: Scope
+    ) -> Explained:
+        write = settings.write
+        assert write is not None
+        where = f"workflow {definition.workflow.id}, step {step_id}"
+        order = self._logic(definition, step_id, settings, scope)
+        text = self._script(definition, settings.script)
+        asked = work(settings, text, sources, where, order, self._anew(write, scope, where))
+        conf = self._conf(settings)
+        utc = conf["spark.sql.session.timeZone"] in UTC
+        preparation = Preparation(self._lake, asked, utc=utc, cores=self._cores(settings))
+        facts = preparation.facts(branch=BRANCH, base=preparation.head(ref_of(settings)))
+        exists = facts.target.exists
+        change = self._change(order, preparation, facts) if exists else None
+        columns = _result_columns(preparation.analysis, order)
+        typed = columns if columns is not None else facts.target.columns
+        consumers = self._consumers(definition, scope)
+        place = "/".join(definition.paths[step_id])
+        span = preparation.span(typed, facts if exists else None, consumers=consumers, place=place)
+        if not exists:
+            prefix = f"spark.sql.catalog.{self._lake.tables.name}.table-default."
+            defaults = {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
+            facts = preparation.as_made(facts, typed, span, defaults)
+        names = tuple(column.name for column in columns) if columns is not None else None
+        plan = preparation.prepared(facts, names, span, change).plan()
+        compared = shadow.describe(plan, settings.shadow)
+        note = _logic_note(change, order, plan) if change is not None else None
+        return Explained(step_id, facts.target.name, plan, compared, note)
+
+    def _conf(self, settings: SparkSettings) -> dict[str, str]:
+        """Of the session that would run the step."""
+        own = {name: str(value) for name, value in settings.conf.items()}
+        return {**self._client.config.spark_conf(reveal=False), **own}
 
     def _cores(self, settings: SparkSettings) -> int | None:
         """Of the server that would run the step, if that is the project's own."""
@@ -155,22 +170,8 @@ class Explaining:
         given = scope.params.get(write_ranges.PARAMETER)
         return ranges.order(TypedValue.of(given) if given is not None else None, write.range, where)
 
-    def _span(self, anew: RangeOrder, analysis: Analysis, sources: Sequence[Source], facts: Facts) -> Span | None:
-        """The range as a run would write it, refused where a run would refuse it. Types are the target's, or as far as they are known."""
-        if not sources and facts.base is not None:
-            past = history.ancestors(self._lake.table(facts.target.name).metadata, facts.base)
-            ranges.refuse_foreign(past, anew, consumers=(), place="", target=facts.target.name)
-        found = analysis.influence
-        traced = [Column(one.name, one.type or "") for one in found.relation.columns] if found is not None else []
-        given = {name.lower() for name in analysis.columns or ()}
-        there = [one for one in facts.target.columns if found is None or one.name.lower() in given]
-        return ranges.span(self._lake, anew.asked, analysis, sources, there or traced)
-
-    def _change(self, order: LogicOrder, facts: Facts) -> Change | None:
-        if not facts.target.exists:
-            return None
-        metadata = self._lake.table(facts.target.name).metadata
-        last = order.last(history.ancestors(metadata, facts.base) if facts.base is not None else ())
+    def _change(self, order: LogicOrder, preparation: Preparation, facts: Facts) -> Change | None:
+        last = order.last(preparation.past(facts))
         return logic.change(last, Logic(order.text)) if last is not None else None
 
     def _settings(self, step: object, key: str, scope: Scope) -> object:
@@ -183,50 +184,33 @@ class Explaining:
         inner = replace(scope, params={**scope.params, **{name: item.value for name, item in own.items()}})
         return kind.parse(resolve_settings(step.settings, inner), where=step.id)
 
-    def _sources(self, definition: Definition, workflow_id: str, scope: Scope) -> list[Source]:
-        found: list[Source] = []
+    def _captures(self, definition: Definition, scope: Scope) -> Iterator[tuple[str, IpCaptureSettings]]:
+        """Each capture step's consumer and settings."""
         for step_id, step in definition.steps.items():
             settings = self._settings(step, "ip_capture", scope)
             if isinstance(settings, IpCaptureSettings):
-                consumer = settings.consumer or consumer_name(workflow_id, definition.paths[step_id])
-                found += self._captured(consumer, settings)
+                own = consumer_name(definition.workflow.id, definition.paths[step_id])
+                yield settings.consumer or own, settings
+
+    def _consumers(self, definition: Definition, scope: Scope) -> list[str]:
+        return [consumer for consumer, _ in self._captures(definition, scope)]
+
+    def _sources(self, definition: Definition, scope: Scope) -> list[Source]:
+        found: list[Source] = []
+        for consumer, settings in self._captures(definition, scope):
+            columns = range_columns_of(settings, self._lake, source_tables(self._lake, settings))
+            found += next_capture(self._client, self._lake, settings, consumer, columns, suffix="next")[1]
         return found
 
-    def _captured(self, consumer: str, settings: IpCaptureSettings) -> list[Source]:
-        """What is open already, else what a capture would take now."""
-        with self._client.database.read() as connection:
-            held = captures.open_capture(connection, consumer)
-            known = captures.checkpoints_of(connection, consumer)
-        if held is not None and held.state == "built":
-            return [Source.from_json(one) for one in held.sources]
-        wish = Wish(
-            operations=tuple(settings.data_operations),
-            on_other_operations=settings.on_other_operations,
-            on_gap=settings.on_gap,
-            columns={},
-            pin=settings.pin,
-            keep_seconds=0,
-            change_tables=True,
-            skip_empty=True,
-            alias=None,
-        )
-        bounds = Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes)
-        found = []
-        for name in settings.source_tables:
-            table = self._lake.canonical_name(name)
-            planned = planning.plan(
-                self._lake,
-                table,
-                ref=settings.ref,
-                checkpoint=known.get(table),
-                start=settings.start,
-                bounds=bounds,
-            )
-            changes = building.find(self._lake, planned, wish)
-            short = table.rsplit(".", 1)[-1].strip("`")
-            change_table = ".".join((*self._lake.change_table_namespace, f"{short}_next"))
-            found.append(replace(planned, change_table=change_table, found=changes.to_dict()))
-        return found
+
+def _result_columns(analysis: Analysis, order: LogicOrder) -> list[Column] | None:
+    """As the SELECT is traced; else as Spark saw them when it was last run. ``None``: nobody knows yet."""
+    if analysis.influence is not None:
+        return [Column(one.name, one.type or "") for one in analysis.influence.relation.columns]
+    for version in order.known:
+        if version.logic is not None and version.logic.columns and logic.change(version, Logic(order.text)) is None:
+            return [Column(name, ResultColumn(name, kind).iceberg) for name, kind in version.logic.columns]
+    return None
 
 
 def _logic_note(change: Change, order: LogicOrder, plan: Plan) -> LogicNote:

@@ -301,9 +301,9 @@ class Interventions:
             self._discard(seen.held)
 
     def _discard(self, held: CaptureRecord) -> None:
-        building.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id)
-        with self._database.write() as connection:
-            captures.set_released(connection, held.id)
+        if building.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id):
+            with self._database.write() as connection:
+                captures.set_released(connection, held.id)
 
     def _tag(self, name: str, table: str, snapshot_id: int | None) -> None:
         with suppressed.errors("consumer.checkpoint_tag", IcefloeError, where=table):

@@ -11,11 +11,13 @@ from icefloe.config import Config
 from icefloe.errors import NotFoundError
 from icefloe.service.client import Client
 from icefloe.service.definitions import LocalFiles, load_file
+from icefloe.service.refused_secrets import refused_secrets
 from icefloe.service.views import Pushed
 from icefloe.steps.registry import installed
 from icefloe.workflow.diff import Diff, diff
 from icefloe.workflow.files import FileProblem
 from icefloe.workflow.loading import Loaded
+from icefloe.workflow.problems import DefinitionError
 from icefloe.workflow.versions import Packed, WorkflowVersion, pack
 
 
@@ -89,4 +91,10 @@ def ready_workflows(client: Client, file: Path) -> list[Ready]:
     reader = DiskFiles(file.resolve().parent, client.config)
     workflows = load_file(file, types)
     source = file.read_text(encoding="utf-8-sig")
-    return [Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]
+    ready = [Ready(loaded, pack(loaded, reader, types), source, file.name) for loaded in workflows]
+    problems = [
+        problem for each in ready for problem in refused_secrets(client.config, each.packed, file, each.loaded.places)
+    ]
+    if problems:
+        raise DefinitionError(tuple(problems))
+    return ready

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
-from icefloe.engine.evaluation import literal_value, run_params, run_values
+from icefloe.engine.evaluation import run_params, run_values, stored_signals
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.images import plain_values
@@ -45,6 +45,13 @@ class DeactivatedError(UsageError):
     """The workflow is switched off."""
 
     code = "workflow.deactivated"
+
+
+class RunDeletedError(NotFoundError):
+    """The run was there; its keep time is over."""
+
+    code = "run.deleted"
+    fatal = True
 
 
 class Runs:
@@ -83,10 +90,11 @@ class Runs:
                 )
             if occasion is not None:
                 known = runs.by_occasion(connection, workflow_id, occasion)
-                if known is not None:
+                before = known.id if known else runs.past_occasion(connection, workflow_id, occasion)
+                if before is not None:
                     if claim is not None:
-                        claim(connection, workflow, known.id)
-                    return self._started(connection, known.id, created=False)
+                        claim(connection, workflow, before)
+                    return self._started(connection, before, created=False)
             if not workflow.active:
                 raise DeactivatedError(f"workflow {workflow_id} is deactivated", hint=f"icefloe activate {workflow_id}")
             if claim is not None and not claim(connection, workflow, f"{workflow_id}-{workflow.next_number}"):
@@ -96,12 +104,20 @@ class Runs:
             run_id = f"{workflow_id}-{number}"
             given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
+            started_by = {"kind": "user", "by": current_user(), **(initiator or {})}
             values = run_params(
                 definition.workflow,
                 layers,
-                run_values(run_id, workflow_id, number, definition.workflow.owner),
+                run_values(
+                    run_id,
+                    workflow_id,
+                    number,
+                    definition.workflow.owner,
+                    version=definition.version,
+                    initiator=started_by,
+                ),
                 self._files(connection, definition),
-                {name: {k: literal_value(v) for k, v in found.items()} for name, found in (signals or {}).items()},
+                stored_signals({"signals": signals}),
             )
             record = RunRecord(
                 run_id,
@@ -114,9 +130,7 @@ class Runs:
                 occasion=occasion,
                 params=plain_values(values) or {},
                 initiator={
-                    "kind": "user",
-                    "by": current_user(),
-                    **(initiator or {}),
+                    **started_by,
                     "given": given,
                     **({"signals": {name: dict(found) for name, found in signals.items()}} if signals else {}),
                     "trigger": {name: plain(values[name].value) for name in trigger_params or {}},
@@ -132,8 +146,9 @@ class Runs:
         alive = any(worker.serves == "*" and worker.status == workers.ALIVE for worker in workers.living(connection))
         return Started(run_id, self.url(run_id), created, alive)
 
-    def url(self, run_id: str) -> str:
-        return f"{self._config.server_url}/runs/{run_id}"
+    def url(self, run_id: str) -> str | None:
+        """The run's page; None where nothing serves one."""
+        return f"{self._config.server_url}/runs/{run_id}" if self._config.server_url else None
 
     def _files(self, connection: Connection, definition: Definition) -> Mapping[str, str]:
         found = {}
@@ -197,8 +212,16 @@ class Runs:
             again = {**(params or {}), **typed(definition.workflow, texts or {})}
             given = dict(record.initiator.get("given", {}))
             layers = {Layer.TRIGGER: record.initiator.get("trigger", {}), Layer.RUN: given, Layer.RESTART: again}
-            run = run_values(record.id, record.workflow_id, record.number, definition.workflow.owner)
-            values = run_params(definition.workflow, layers, run, self._files(connection, definition))
+            run = run_values(
+                record.id,
+                record.workflow_id,
+                record.number,
+                definition.workflow.owner,
+                version=number,
+                initiator=record.initiator,
+            )
+            files = self._files(connection, definition)
+            values = run_params(definition.workflow, layers, run, files, stored_signals(record.initiator))
             return number, plain_values(values) or {}
 
         self._conductor.restart(run_id, event, redefine)
@@ -222,9 +245,20 @@ class Runs:
     def _must_exist(self, run_id: str) -> RunRecord:
         with self._database.read() as connection:
             found = runs.load(connection, run_id)
-        if found is None:
-            raise NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
+            if found is None:
+                raise self._absent(connection, run_id)
         return found
+
+    def _absent(self, connection: Connection, run_id: str) -> NotFoundError:
+        """Whether there never was such a run, or it is deleted."""
+        workflow_id, _, number = run_id.partition(":")[0].rpartition("-")
+        workflow = stored.load(connection, workflow_id) if number.isdigit() else None
+        if workflow is not None and 0 < int(number) < workflow.next_number:
+            return RunDeletedError(
+                f"run {run_id} ended longer ago than runs are kept, and is deleted: it can be neither shown nor restarted",
+                hint=f"how long they are kept is set by [keep] runs; start a new one: icefloe run {workflow_id}",
+            )
+        return NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
 
     # -- looking -----------------------------------------------------------------------------------------------------------
 
@@ -248,7 +282,7 @@ class Runs:
         with self._database.read() as connection:
             record = runs.load(connection, run_id)
             if record is None:
-                raise NotFoundError(f"there is no run {run_id!r}", hint="icefloe runs")
+                raise self._absent(connection, run_id)
             steps = runs.load_steps(connection, run_id)
             attempts = runs.load_attempts(connection, run_id)
             moves = runs.load_events(connection, run_id) if events else []

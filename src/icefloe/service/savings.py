@@ -10,7 +10,7 @@ from icefloe.planner.inputs import Size
 from icefloe.planner.savings import ratio
 from icefloe.store import savings as stored
 from icefloe.store.database import Database
-from icefloe.store.savings import SavingsRecord
+from icefloe.store.savings import SavingsTotal
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +54,54 @@ class SavingsLine:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
+    """``left_out_until``: batches up to then are on record as one sum, which begins before what was asked for; it is not counted."""
+
     lines: tuple[SavingsLine, ...]
     total: SavingsLine
+    left_out_until: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         total = self.total.to_dict()
         for name in ("workflow_id", "step", "target"):
             del total[name]
-        return {"lines": [line.to_dict() for line in self.lines], "total": total}
+        return {
+            "lines": [line.to_dict() for line in self.lines],
+            "total": total,
+            "left_out_until": self.left_out_until,
+        }
 
 
 def savings(database: Database, *, workflow_id: str | None = None, since: float | None = None) -> Savings:
-    """Of the batches recorded at or after ``since``."""
+    """Of the batches recorded at or after ``since``; without it of all there ever were, deleted ones too."""
     with database.read() as connection:
+        earlier = stored.totals(connection, workflow_id)
         records = stored.listing(connection, workflow_id=workflow_id, since=since)
-    groups: dict[tuple[str, str, str], list[SavingsRecord]] = {}
-    for one in records:
-        groups.setdefault((one.workflow_id, one.step, one.target), []).append(one)
-    return Savings(tuple(_line(*key, groups[key]) for key in sorted(groups)), _line("", "", "", records))
+    left_out = [entry for entry in earlier if since is not None and entry.first_at < since <= entry.last_at]
+    counted = [entry for entry in earlier if since is None or since <= entry.first_at]
+    groups: dict[tuple[str, str, str], list[SavingsTotal]] = {}
+    for entry in (*counted, *(SavingsTotal.of(record) for record in records)):
+        groups.setdefault((entry.workflow_id, entry.step, entry.target), []).append(entry)
+    lines = {key: _line(*key, groups[key]) for key in sorted(groups)}
+    total = _line(
+        "", "", "", sorted((entry for group in groups.values() for entry in group), key=lambda entry: entry.last_at)
+    )
+    return Savings(tuple(lines.values()), total, max((entry.last_at for entry in left_out), default=None))
 
 
-def _line(workflow_id: str, step: str, target: str, records: list[SavingsRecord]) -> SavingsLine:
-    timed = [one.seconds for one in records if one.seconds is not None]
+def _line(workflow_id: str, step: str, target: str, records: list[SavingsTotal]) -> SavingsLine:
     return SavingsLine(
         workflow_id=workflow_id,
         step=step,
         target=target,
-        runs=len(records),
-        read=_sum(Size(one.read_files, one.read_rows, one.read_bytes) for one in records),
-        instead=_sum(Size(one.instead_files, one.instead_rows, one.instead_bytes) for one in records),
-        written=_sum(Size(one.written_files, one.written_rows, one.written_bytes) for one in records),
-        written_delete_files=sum(one.written_delete_files for one in records),
-        seconds=sum(timed),
-        timed=len(timed),
-        compared_with=tuple(dict.fromkeys(one.compared_with for one in records)),
-        notes=tuple(dict.fromkeys(note for one in records for note in one.notes)),
+        runs=sum(entry.runs for entry in records),
+        read=_sum(Size(entry.read_files, entry.read_rows, entry.read_bytes) for entry in records),
+        instead=_sum(Size(entry.instead_files, entry.instead_rows, entry.instead_bytes) for entry in records),
+        written=_sum(Size(entry.written_files, entry.written_rows, entry.written_bytes) for entry in records),
+        written_delete_files=sum(entry.written_delete_files for entry in records),
+        seconds=sum(entry.seconds for entry in records),
+        timed=sum(entry.timed for entry in records),
+        compared_with=tuple(dict.fromkeys(text for entry in records for text in entry.compared_with)),
+        notes=tuple(dict.fromkeys(note for entry in records for note in entry.notes)),
     )
 
 

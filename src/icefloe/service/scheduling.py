@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe.config import Config
+from icefloe.credentials import refuse
 from icefloe.lake import Lake
 from icefloe.service.runs import NotClaimedError, Runs
 from icefloe.store.database import Database
@@ -56,6 +57,7 @@ def make_scheduler(config: Config, database: Database, runs: Runs, *, clock: Clo
         config.scheduler,
         catalog=config.catalog.name,
         alerts=config.alerts,
-        server_url=config.server_url,
+        server_url=config.server_url or "",
         clock=clock,
+        check_secrets=lambda names, where: refuse(config, names, where=where),
     )

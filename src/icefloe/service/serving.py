@@ -10,6 +10,7 @@ import threading
 
 from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
+from icefloe.service.janitor import Janitor
 from icefloe.service.scheduling import make_scheduler
 from icefloe.triggers.scheduler import Scheduler
 
@@ -20,15 +21,18 @@ class Service:
     def __init__(self, client: Client, *, slots: int | None = None) -> None:
         self.worker = Worker(client.config, client.database, slots=slots, warm=True)
         self.scheduler: Scheduler = make_scheduler(client.config, client.database, client.runs)
+        self.janitor = Janitor(client.config, client.database)
         self._failure: list[BaseException] = []
 
     def run(self) -> None:
         """Until :meth:`stop`. Raises what ended it otherwise."""
         thread = threading.Thread(target=self._schedule, name="icefloe-scheduler")
         thread.start()
+        self.janitor.start()
         try:
             self.worker.run()
         finally:
+            self.janitor.stop()
             self.scheduler.stop()
             thread.join()
         if self._failure:

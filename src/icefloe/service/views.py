@@ -133,10 +133,10 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that now exists. ``created`` False: the occasion had started it before."""
+    """A run that now exists. ``created`` False: the occasion had started it before. ``url`` None: it has no page."""
 
     run_id: str
-    url: str
+    url: str | None
     created: bool
     worker_alive: bool
 

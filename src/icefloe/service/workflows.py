@@ -11,6 +11,8 @@ from shlex import quote
 from sqlalchemy.engine import Connection
 
 from icefloe import suppressed
+from icefloe.config import Config
+from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
@@ -43,10 +45,12 @@ class Workflows:
         clock: Callable[[], float] = time.time,
         *,
         catalog: str = "lake",
+        config: Config | None = None,
     ) -> None:
         self._database = database
         self._cache = cache
         self._catalog = catalog
+        self._config = config
         self._clock = clock
 
     def push(
@@ -61,6 +65,8 @@ class Workflows:
         """Store a definition as the workflow's next version, unless it says what the latest says already."""
         now = self._clock()
         workflow, fingerprint = packed.version.workflow, packed.version.digest()
+        if self._config is not None:
+            refuse(self._config, packed.version.secrets(packed.contents.__getitem__), where=source_name)
         with self._database.write() as connection:
             definitions.create_if_absent(connection, workflow.id, now)
             record = definitions.lock(connection, workflow.id)

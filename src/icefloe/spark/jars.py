@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from xml.sax.saxutils import quoteattr
 
+from icefloe import config as configuration
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, MissingComponentError, UnreachableError
 from icefloe.spark import transfer
@@ -94,7 +95,7 @@ def required(config: Config) -> tuple[Jar, ...]:
 
 def cache_folder(env: Mapping[str, str] | None = None) -> Path:
     """``ICEFLOE_JARS``, else ``icefloe/jars`` in the user's cache folder."""
-    env = os.environ if env is None else env
+    env = configuration.variables() if env is None else env
     if env.get("ICEFLOE_JARS"):
         return Path(env["ICEFLOE_JARS"])
     base = env.get("XDG_CACHE_HOME")
@@ -116,7 +117,7 @@ def ensure(
     note: Note | None = None,
 ) -> list[Path]:
     """The jars' paths in the cache, fetching what is missing with ``java`` and PySpark's Ivy."""
-    env = os.environ if env is None else env
+    env = configuration.variables() if env is None else env
     folder = folder or cache_folder(env)
     wanted = missing(jars, folder)
     if wanted:

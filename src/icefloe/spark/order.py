@@ -12,6 +12,9 @@ from typing import Any
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 
+PROPERTIES = "spark.properties"
+"""Beside the order of a step with ``submit: spark-submit``: its settings, secrets among them."""
+
 
 class Kind(StrEnum):
     SQL = "sql"

@@ -18,6 +18,7 @@ from typing import Any
 
 from icefloe import config as configuration
 from icefloe import suppressed
+from icefloe.environment import take_over
 from icefloe.errors import IcefloeError
 from icefloe.faults import fault
 from icefloe.job import Job
@@ -37,6 +38,7 @@ class CancelledError(BaseException):
 
 
 def main() -> int:
+    take_over(Path(sys.argv[1]).parent)
     order = Order.read(Path(sys.argv[1]))
     signal.signal(signal.SIGTERM, cancel)
     running = Running(order)
@@ -123,8 +125,12 @@ class Running:
             fence.protect(name)
         wire.fence = fence
         # What user code calls to get "the" session finds this one: PySpark looks here before it opens another.
-        os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": self._url}
+        os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": self._shown_url()}
         carry_out(order, opened, fence)
+
+    def _shown_url(self) -> str:
+        """A server that the configuration names with a token keeps it to itself; of the project's own server it is made anew each time."""
+        return self._url if self._config().spark.remote is None else session.without_token(self._url)
 
     def _prove_alone(self) -> None:
         if not self._alone:

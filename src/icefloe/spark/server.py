@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from icefloe.config import Config
+from icefloe.environment import for_spark_server
 from icefloe.errors import IcefloeError
 from icefloe.spark import jars, java
 from icefloe.spark.launch import ServerCommand, server_command
@@ -146,7 +147,7 @@ def _own(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Reco
             start.take()
         record = _usable(config, folder, in_use, tell) or _started(config, folder, start, tell)
         if not folder.watchdog_lock().taken_elsewhere():
-            _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60))
+            _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60, environment=for_spark_server(config)))
         return record
     finally:
         start.release()
@@ -223,7 +224,7 @@ def _start_once(config: Config, folder: ServerFolder, start: Lock, command: Serv
     folder.forget()
     _clear_scratch(folder)
     port, token = _free_port(), secrets.token_urlsafe(32)
-    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "SPARK_HOME")}
+    environment = for_spark_server(config)
     # What runs Python functions inside Spark: the default is whatever `python3` is, which may not have PySpark.
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     launch = Launch(
@@ -282,6 +283,7 @@ def _spawn_watchdog(folder: ServerFolder, launch: Launch) -> subprocess.Popen[st
             text=True,
             cwd=folder.path,
             start_new_session=True,
+            env=launch.environment,  # it is the server's parent, which users' functions can look at
             pass_fds=() if launch.start_lock is None else (launch.start_lock,),
         )
     finally:

@@ -39,7 +39,7 @@ def connect(
     if address:
         url = expand(address)
         session = _open(url, session_id=session_id, interceptor=interceptor)
-        with short_errors(where=_without_token(url)):
+        with short_errors(where=without_token(url)):
             session.version  # noqa: B018  (asks the server, with little patience: a wrong address is told soon)
             _be_patient(session)
             # A server that others set up: what it can still be told is told to the session.
@@ -116,7 +116,7 @@ def _open(url: str, *, session_id: str | None = None, interceptor: Any = None) -
     # PySpark closes a forgotten session in __del__ (4.1): wherever the garbage collector happens to run, be it inside of gRPC with its
     # locks held, and there it waits for threads that need them. Sessions are stopped, or end with their process.
     SparkSession.__del__ = lambda self: None  # type: ignore[method-assign]
-    with short_errors(where=_without_token(url)):
+    with short_errors(where=without_token(url)):
         builder = DefaultChannelBuilder(url)
         if session_id is not None:
             builder.set("session_id", session_id)
@@ -160,5 +160,5 @@ def _settable(key: str) -> bool:
     return key.startswith("spark.sql.") and key != "spark.sql.extensions" and not key.startswith("spark.sql.warehouse")
 
 
-def _without_token(url: str) -> str:
+def without_token(url: str) -> str:
     return url.partition("/;")[0]

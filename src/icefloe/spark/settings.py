@@ -6,14 +6,13 @@ The same configuration as the project's own server, with jars, written the way S
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from icefloe.config import Config
+from icefloe.credentials import names_a_secret
 
-_SECRET = re.compile(r"password|secret|token|credential|session-key|access-key", re.IGNORECASE)
 _HIDDEN = "***"
 
 
@@ -48,5 +47,4 @@ def as_arguments(settings: Mapping[str, str]) -> str:
 def _shown(key: str, value: str) -> str:
     if "$ENV{" in value:
         return value
-    last = key.rpartition(".")[2]
-    return _HIDDEN if _SECRET.search(key) and not last.endswith(("uri", "provider", "enabled")) else value
+    return _HIDDEN if names_a_secret(key) else value

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from icefloe import config as configuration
 from icefloe.config import Config
+from icefloe.environment import take_over
 from icefloe.spark import jars, java, memory
 from icefloe.spark.launch import QUIET_LOG
-from icefloe.spark.order import Order
+from icefloe.spark.order import PROPERTIES, Order
 from icefloe.spark.program import report, say
 from icefloe.spark.record import private_file
 from icefloe.spark.settings import as_properties, for_joining
@@ -28,6 +29,7 @@ def main() -> int:
     file = Path(sys.argv[1])
 
     def become() -> None:
+        take_over(file.parent, keep=True)  # the driver needs it too
         order = Order.read(file)
         config = configuration.load(Path(order.config))
         argv, environment = command(config, order, file)
@@ -42,14 +44,14 @@ def command(config: Config, order: Order, order_file: Path) -> tuple[list[str], 
     folder = order_file.parent
     runtime = java.find(config.spark.java_home)
     paths = jars.ensure(jars.required(config), runtime.launcher, note=say)
-    private_file(folder / "spark.properties", as_properties(properties(config, order, paths, folder)) + "\n")
+    private_file(folder / PROPERTIES, as_properties(properties(config, order, paths, folder)) + "\n")
     private_file(folder / "submitted_main.py", _MAIN)
     home = spark_home()
     argv = [
         str(home / "bin" / "spark-submit"),
         *("--master", order.master or config.spark.master),
         *("--name", order.branch.removeprefix("icefloe_attempt__")),
-        *("--properties-file", str(folder / "spark.properties")),
+        *("--properties-file", str(folder / PROPERTIES)),
         str(folder / "submitted_main.py"),
         str(order_file),
     ]

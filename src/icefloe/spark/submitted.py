@@ -13,18 +13,22 @@ from types import FrameType
 from typing import NoReturn
 
 from icefloe import config as configuration
+from icefloe.environment import take_over
 from icefloe.faults import fault
 from icefloe.lake import Lake
 from icefloe.spark import batch, targets
 from icefloe.spark.driver import watched
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import Kind, Order
+from icefloe.spark.order import PROPERTIES, Kind, Order
 from icefloe.spark.program import carrier, carry_out, report, say
 
 
 def main() -> int:
-    order = Order.read(Path(sys.argv[1]))
+    file = Path(sys.argv[1])
+    take_over(file.parent)
+    file.with_name(PROPERTIES).unlink(missing_ok=True)  # Spark has read it
+    order = Order.read(file)
     signal.signal(signal.SIGTERM, _cancel)
     published: dict[str, int] = {}
     return report(lambda: _run(order, published), published)

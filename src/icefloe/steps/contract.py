@@ -162,7 +162,7 @@ class StepContext:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program to run. ``env`` goes on top of the worker's own environment."""
+    """A program to run. ``env`` goes on top of what steps get of the worker's environment (:mod:`icefloe.environment`)."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)

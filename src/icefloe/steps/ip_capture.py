@@ -112,10 +112,14 @@ class IpCaptureStep(StepRuntime):
         if taken.has_changes or anew or settings.on_empty == "run":
             return Done(Outcome(Kind.SUCCEEDED, outputs))
         context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
+
+        def settle() -> None:
+            release.settle(lake, context.database, [taken.capture], time.time())
+
         return Done(
             Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
-            after_commit=lambda: release.settle(lake, context.database, [taken.capture]),
+            after_commit=settle,
         )
 
 
@@ -138,6 +142,7 @@ def wish_of(
         columns=_columns(settings, lake, ranges),
         pin=settings.pin,
         keep_seconds=settings.keep if settings.keep is not None else config.change_tables.keep_hours * 3600,
+        pinned_batches=None if settings.keep is not None else config.change_tables.pinned_batches,
         change_tables=settings.capture_mode == "ICDC",
         alias=_alias(settings, lake, tables),
         skip_empty=settings.on_empty == "skip",

@@ -57,9 +57,10 @@ class IpCommitStep(StepRuntime):
             # stay for its keep time, and the next commit that finds the tag behind moves it.
             fault("commit.after_transaction")
             lake = Lake.open(context.config)
-            release.settle(lake, context.database, records)
+            consumers = {record.consumer for record in records}
+            release.settle(lake, context.database, records, time.time())
             fault("commit.after_tag")
-            release.sweep(lake, context.database, time.time())
+            release.sweep(lake, context.database, time.time(), consumers=consumers, most=release.MOST_AT_ONCE)
 
         for record in records:
             context.log(f"capture {record.id}: the checkpoint of {record.consumer} moves with this step's success")

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from icefloe.capture import published
 from icefloe.capture.sources import Source
 from icefloe.config import FILE_NAME
+from icefloe.environment import for_spark, hand_over
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import RefChange
@@ -71,7 +72,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 class SparkStep(StepRuntime):
     """Outputs: ``published_tables`` and ``published_snapshots``, in one order, and what the script itself publishes; with ``write:`` also
-    ``savings``, what was read of what would have been, and with shadow mode ``shadow_compared_rows``."""
+    ``savings``, what was read of what would have been, ``searched_rows`` and ``searched_bytes`` where the step itself looked for keys, and
+    with shadow mode ``shadow_compared_rows``."""
 
     type: ClassVar[StepType] = builtin("spark")
 
@@ -85,13 +87,14 @@ class SparkStep(StepRuntime):
             return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
+        hand_over(context.config, context.folder)
         extra = {"ICEFLOE_RESULT": str(context.folder / PUBLISHED_FILE)}
         submits = settings.submit == "spark-submit"
         program = "icefloe.spark.submit" if submits else "icefloe.spark.program"
         return Launch(
             Command(
                 (python_program(), "-m", program, str(file)),
-                {**environment(context), **extra},
+                {**for_spark(context.config), **environment(context), **extra},
                 context.config.root,
                 () if submits else IMPORTS,
             )
@@ -140,6 +143,9 @@ class SparkStep(StepRuntime):
             outputs["savings"] = TypedValue.of(written.savings.line)
         if written.compared_rows is not None:
             outputs["shadow_compared_rows"] = TypedValue.of(written.compared_rows)
+        if written.searched is not None:
+            outputs["searched_rows"] = TypedValue.of(written.searched.rows)
+            outputs["searched_bytes"] = TypedValue.of(written.searched.bytes)
         return Done(
             Outcome(Kind.SUCCEEDED, outputs),
             in_transaction=record,

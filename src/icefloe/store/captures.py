@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from icefloe.store.database import insert_if_absent
-from icefloe.store.tables import captures, checkpoints, consumers, publications
+from icefloe.store.tables import captures, checkpoints, consumers, publications, runs
 
 OPEN_STATES = ("planned", "pinned", "built")
 
@@ -47,7 +47,11 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
-    """``sources`` is a list of maps that only the capture package looks into."""
+    """``sources`` is a list of maps that only the capture package looks into.
+
+    ``pinned_batches``: so many of the consumer's newest committed captures keep their pins; None: as long as change tables are kept.
+    ``settled``: what follows a commit on the sources, the checkpoint tag and older captures' pins, has been done.
+    """
 
     id: str
     consumer: str
@@ -62,10 +66,19 @@ class CaptureRecord:
     created_at: float
     built_at: float | None = None
     ended_at: float | None = None
+    pinned_batches: int | None = None
+    settled: bool = True
 
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
+
+    @property
+    def release_at(self) -> float | None:
+        """When its pins and change tables may go; None: not yet known, or they are gone."""
+        if self.released or self.is_open or self.ended_at is None:
+            return None
+        return self.ended_at + (self.keep_seconds if self.state == "committed" else 0.0)
 
 
 def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: float) -> ConsumerRecord:
@@ -151,10 +164,46 @@ def last_committed(connection: Connection, consumer_name: str) -> CaptureRecord 
     return None if row is None else _capture(row)
 
 
-def unreleased(connection: Connection) -> list[CaptureRecord]:
-    """Ended captures whose pins and change tables are still there."""
-    query = sa.select(captures).where(captures.c.released == 0, captures.c.state.not_in(OPEN_STATES))
+def unsettled(connection: Connection, consumer_names: Collection[str] | None = None) -> list[CaptureRecord]:
+    """Committed captures whose checkpoint tags may be behind, of some consumers or of all."""
+    query = (
+        sa.select(captures).where(sa.text("captures.settled = 0")).order_by(captures.c.consumer, captures.c.ended_at)
+    )
+    if consumer_names is not None:
+        query = query.where(captures.c.consumer.in_(sorted(consumer_names)))
     return [_capture(row) for row in connection.execute(query)]
+
+
+def to_release(
+    connection: Connection, now: float, consumer_names: Collection[str] | None = None, most: int = 100
+) -> list[CaptureRecord]:
+    """Ended captures whose pins and change tables are due to go, the longest due first."""
+    query = sa.select(captures).where(captures.c.release_at.is_not(None), captures.c.release_at <= now)
+    if consumer_names is not None:
+        query = query.where(captures.c.consumer.in_(sorted(consumer_names)))
+    return [_capture(row) for row in connection.execute(query.order_by(captures.c.release_at).limit(most))]
+
+
+def count_to_release(connection: Connection, now: float) -> int:
+    """How many ended captures' pins and change tables are due to go."""
+    query = sa.select(sa.func.count()).where(captures.c.release_at.is_not(None), captures.c.release_at <= now)
+    return int(connection.execute(query).scalar_one())
+
+
+def any_to_settle_or_release(connection: Connection, now: float) -> bool:
+    query = sa.select(captures.c.id).where(sa.text("captures.settled = 0")).limit(1)
+    return connection.execute(query).first() is not None or bool(to_release(connection, now, most=1))
+
+
+def of_consumer(connection: Connection, name: str, capture_ids: Collection[str]) -> list[tuple[CaptureRecord, bool]]:
+    """Those of these captures that are this consumer's, each with whether the run that owns it has yet to end."""
+    active = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")
+    query = (
+        sa.select(captures, runs.c.id.is_not(None).label("under_way"))
+        .outerjoin(runs, sa.and_(runs.c.id == captures.c.run_id, active))
+        .where(captures.c.consumer == name, captures.c.id.in_(sorted(capture_ids)))
+    )
+    return [(_capture(row), bool(row.under_way)) for row in connection.execute(query)]
 
 
 def add_capture(connection: Connection, record: CaptureRecord) -> None:
@@ -178,8 +227,19 @@ def move_capture(connection: Connection, old: CaptureRecord, **changes: Any) -> 
     return new if moved.rowcount == 1 else None
 
 
-def set_released(connection: Connection, capture_id: str) -> None:
-    connection.execute(sa.update(captures).where(captures.c.id == capture_id).values(released=1))
+def set_released(connection: Connection, *capture_ids: str) -> None:
+    query = sa.update(captures).where(captures.c.id.in_(sorted(capture_ids)))
+    connection.execute(query.values(released=1, settled=1, release_at=None))
+
+
+def set_settled(connection: Connection, *capture_ids: str) -> None:
+    connection.execute(sa.update(captures).where(captures.c.id.in_(sorted(capture_ids))).values(settled=1))
+
+
+def postpone_release(connection: Connection, capture_ids: Collection[str], until: float) -> None:
+    """What could not be taken away now is looked at again then."""
+    query = sa.update(captures).where(captures.c.id.in_(sorted(capture_ids)), captures.c.release_at.is_not(None))
+    connection.execute(query.values(release_at=until))
 
 
 def publish(
@@ -242,9 +302,14 @@ def remove_checkpoint(connection: Connection, name: str, source: str) -> None:
 
 
 def _capture(row: sa.Row[Any]) -> CaptureRecord:
-    values = dict(row._mapping)
-    return CaptureRecord(**{**values, "sources": json.loads(values["sources"]), "released": bool(values["released"])})
+    values: dict[str, Any] = {name: row._mapping[name] for name in _FIELDS}
+    read = {"sources": json.loads(values["sources"]), "released": bool(values["released"])}
+    return CaptureRecord(**{**values, **read, "settled": bool(values["settled"])})
 
 
 def _values(record: CaptureRecord) -> dict[str, Any]:
-    return {**asdict(record), "sources": json.dumps(record.sources), "released": int(record.released)}
+    written = {"sources": json.dumps(record.sources), "released": int(record.released), "settled": int(record.settled)}
+    return {**asdict(record), **written, "release_at": record.release_at}
+
+
+_FIELDS = tuple(CaptureRecord.__slots__)

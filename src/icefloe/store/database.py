@@ -26,6 +26,8 @@ from icefloe.errors import ConfigError, IcefloeError, MissingComponentError, Unr
 
 CHANNEL = "icefloe"
 BUSY_SECONDS = 30.0
+PAGES_AT_ONCE = 500
+"""Pages that are given back in one transaction: two megabytes."""
 IDLE_SECONDS = 30.0
 """A process that stops in the middle of a transaction (a frozen machine, a lost network) holds its rows for so long."""
 
@@ -108,6 +110,32 @@ class Database:
 
     def watch(self) -> Watch:
         return _FileWatch(self._engine) if self.is_sqlite else _NotifyWatch(self.url)
+
+    def give_back_space(self, *, whole: bool = False) -> int | None:
+        """SQLite: return pages that hold nothing any more to the file system, a few at a time. Returns how many bytes went; None:
+        this file was made without that, and only ``whole``, which rewrites the file while nobody else may write, gives them back."""
+        if self.file is None:
+            return 0
+        connection = sqlite3.connect(self.file, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            before = self.file.stat().st_size
+            if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != 2:
+                if not whole:
+                    return None
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("VACUUM")
+            free, left = int(connection.execute("PRAGMA freelist_count").fetchone()[0]), -1
+            while free > 0 and free != left:
+                left = free
+                connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+                free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+            # Only as far as nobody reads: the rest follows with the next checkpoint.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            return max(before - self.file.stat().st_size, 0)
+        except sqlite3.Error as error:
+            raise StateUnreachableError(f"space is not given back now: {error}", where=self.label) from error
+        finally:
+            connection.close()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -287,6 +315,8 @@ def prepare_file(file: Path) -> None:
     try:
         connection = sqlite3.connect(file, timeout=BUSY_SECONDS)
         try:
+            # Counts for a file without tables only; see Database.give_back_space.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
         finally:
             connection.close()

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from icefloe.store.tables import attempts, events, runs, steps, workers
+from icefloe.store.tables import attempts, events, past_occasions, runs, steps, workers
 
 _RUN_JSON = ("params", "initiator", "cause")
 _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
@@ -276,7 +276,9 @@ def in_progress(connection: Connection) -> list[tuple[str, str, int, float]]:
 
 
 def running_of_type(connection: Connection, step_type: str) -> int:
-    query = sa.select(sa.func.count()).where(steps.c.owner.is_not(None), steps.c.type == step_type)
+    query = sa.select(sa.func.count()).where(
+        steps.c.owner.is_not(None), sa.func.lower(steps.c.type) == step_type.lower()
+    )
     return int(connection.execute(query).scalar_one())
 
 
@@ -334,6 +336,14 @@ def by_occasion(connection: Connection, workflow_id: str, occasion: str) -> RunR
     query = sa.select(runs).where(runs.c.workflow_id == workflow_id, runs.c.occasion == occasion)
     row = connection.execute(query).first()
     return None if row is None else _run(row)
+
+
+def past_occasion(connection: Connection, workflow_id: str, occasion: str) -> str | None:
+    """The run that was made for an occasion and is deleted since. Asked after :func:`by_occasion`, never before it."""
+    query = sa.select(past_occasions.c.run_id).where(
+        past_occasions.c.workflow_id == workflow_id, past_occasions.c.occasion == occasion
+    )
+    return connection.execute(query).scalar()
 
 
 def listing(

@@ -179,6 +179,9 @@ captures = _table(
     Column("created_at", Double),
     Column("built_at", Double),
     Column("ended_at", Double),
+    Column("pinned_batches", Integer),
+    Column("settled", Integer),
+    Column("release_at", Double),
 )
 
 publications = _table(
@@ -301,4 +304,57 @@ logic_versions = _table(
     Column("columns", Text),
     Column("root_id", Text),
     Column("recorded_at", Double),
+)
+
+past_occasions = _table(
+    "past_occasions",
+    Column("workflow_id", Text, primary_key=True),
+    Column("occasion", Text, primary_key=True),
+    Column("run_id", Text),
+    Column("run_ended_at", Double),
+)
+
+savings_totals = _table(
+    "savings_totals",
+    Column("workflow_id", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("runs", BigInteger),
+    Column("read_files", BigInteger),
+    Column("read_rows", BigInteger),
+    Column("read_bytes", BigInteger),
+    Column("instead_files", BigInteger),
+    Column("instead_rows", BigInteger),
+    Column("instead_bytes", BigInteger),
+    Column("written_files", BigInteger),
+    Column("written_rows", BigInteger),
+    Column("written_bytes", BigInteger),
+    Column("written_delete_files", BigInteger),
+    Column("seconds", Double),
+    Column("timed", BigInteger),
+    Column("compared_with", Text),
+    Column("notes", Text),
+    Column("first_at", Double),
+    Column("last_at", Double),
+)
+
+janitor = _table(
+    "janitor",
+    Column("name", Text, primary_key=True),
+    Column("holder", Text),
+    Column("beat", BigInteger),
+    Column("rounds", BigInteger),
+    Column("seen_at", Double),
+)
+
+prunings = _table(
+    "prunings",
+    Column("seq", BigInteger, primary_key=True),
+    Column("at", Double),
+    Column("holder", Text),
+    Column("kind", Text),
+    Column("items", BigInteger),
+    Column("bytes", BigInteger),
+    Column("seconds", Double),
+    Column("error", Text),
 )

@@ -11,10 +11,10 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from icefloe.config import AlertSettings, expand
+from icefloe.config import AlertSettings, expand, references
 from icefloe.errors import IcefloeError
 from icefloe.store import incidents
 from icefloe.store.database import Database
@@ -35,6 +35,8 @@ _TITLES = {
 
 Send = Callable[[str, str, str], bool]
 """Address, title, text -> whether it was taken."""
+Check = Callable[[Iterable[str], str], None]
+"""Names of secrets, and where they stand. Raises for those that a definition may not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,17 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
-def addresses(workflow: Workflow | None, settings: AlertSettings) -> list[str]:
-    """Where messages about a workflow go: its own channels, else the project's. Names are looked up, secrets filled in."""
+def addresses(
+    workflow: Workflow | None, settings: AlertSettings, check: Check = lambda names, where: None
+) -> list[str]:
+    """Where messages about a workflow go: its own channels, else the project's. Names are looked up, secrets filled in.
+
+    ``check`` raises for secrets that a definition's own addresses may not name.
+    """
     own = workflow.alerting.channels if workflow and workflow.alerting else ()
+    for name in own:
+        if name not in settings.channels:
+            check(references(name), f"workflow {workflow.id if workflow else ''}, alerting")
     return [expand(settings.channels.get(name, name)) for name in own or settings.default]
 
 
@@ -111,6 +121,7 @@ class Messenger:
         server_url: str,
         clock: Clock | None = None,
         send: Send = by_apprise,
+        check: Check = lambda names, where: None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -118,6 +129,7 @@ class Messenger:
         self._server_url = server_url
         self._clock = clock or Clock()
         self._send = send
+        self._check = check
         self._claims: dict[int, tuple[str, float]] = {}
         self._pauses: dict[int, tuple[float, float]] = {}
         self._wake = threading.Event()
@@ -185,7 +197,8 @@ class Messenger:
             if not incidents.claim(connection, record, token):
                 return False
         workflow = self._workflow(record.workflow_id)
-        message = compose(record, workflow, self._settings, f"{self._server_url}/workflows/{record.workflow_id}")
+        page = f"{self._server_url}/workflows/{record.workflow_id}" if self._server_url else ""
+        message = compose(record, workflow, self._settings, page)
         failed = [reason for reason in self._to_all(workflow, message) if reason]
         with self._database.write() as connection:
             if failed:
@@ -203,7 +216,7 @@ class Messenger:
     def _to_all(self, workflow: Workflow | None, message: Message) -> list[str | None]:
         """Per channel: why it was not sent. Addresses hold secrets and are named by their kind only."""
         try:
-            where = addresses(workflow, self._settings)
+            where = addresses(workflow, self._settings, self._check)
         except IcefloeError as error:
             return [str(error)]
         found: list[str | None] = []

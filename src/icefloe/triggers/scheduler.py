@@ -38,7 +38,7 @@ from icefloe.triggers.circles import Definition, targets_of
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.firing import Claim, Occasion, Starter
 from icefloe.triggers.judging import Judgement
-from icefloe.triggers.messages import Messenger
+from icefloe.triggers.messages import Check, Messenger
 from icefloe.triggers.plans import Armed, Plan
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.standings import Standing
@@ -80,6 +80,7 @@ class Scheduler:
         alerts: AlertSettings | None = None,
         server_url: str = "",
         clock: Clock | None = None,
+        check_secrets: Check = lambda names, where: None,
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._database = database
@@ -100,7 +101,12 @@ class Scheduler:
         self.tables = TableWatch(open_lake, tick=settings.tick_seconds, on_news=self._tables_moved)
         self._lake: Lake | None = None
         self.messenger = Messenger(
-            database, alerts or AlertSettings(), self._workflow, server_url=server_url, clock=self._clock
+            database,
+            alerts or AlertSettings(),
+            self._workflow,
+            server_url=server_url,
+            clock=self._clock,
+            check=check_secrets,
         )
         self._alerting = Alerting(
             database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock

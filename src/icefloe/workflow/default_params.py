@@ -33,10 +33,21 @@ SYSTEM: dict[str, ParamType] = {
     "workflow_id": ParamType.STRING,
     "workflow_version": ParamType.LONG,
     "run_id": ParamType.STRING,
+    "run_number": ParamType.LONG,
     "owner": ParamType.STRING,
     "step_id": ParamType.STRING,
     "step_attempt_id": ParamType.LONG,
 }
+
+STEP_FIELDS = ("step_id", "step_attempt_id")
+"""Those of the names above that only a step has."""
+
+RUN_FIELDS: dict[str, ParamType] = {
+    **{name: kind for name, kind in SYSTEM.items() if name not in STEP_FIELDS},
+    "INITIATOR_TYPE": ParamType.STRING,
+    "INITIATOR_RUNNER_NAME": ParamType.STRING,
+}
+"""What ``params.getFromInstance('…')`` knows. ``owner`` only where the workflow has one."""
 
 STEP_STATUS = "MAESTRO_STEP_STATUS"
 STEP_END_TIME = "MAESTRO_STEP_END_TIME"

@@ -129,6 +129,7 @@ def _references(param: Param) -> Iterator[str]:
             return
         yield from found.names
         yield from found.optional
+        yield from found.fields
     for text in texts(param.value):
         yield from names_in(text)
     for member in param.members or ():
@@ -177,28 +178,42 @@ def find_cycle(params: Sequence[Param]) -> tuple[str, ...] | None:
     return None
 
 
-def resolve_params(params: Sequence[Param], scope: Scope) -> dict[str, TypedValue]:
+def resolve_params(params: Sequence[Param], scope: Scope, *, own: bool = False) -> dict[str, TypedValue]:
     """The values of definitions in a scope, each after those it refers to; inner definitions hide the scope's.
 
+    ``own``: they are the parameters of the scope's present step, so ``getFromStep('x')`` sees them.
     Raises :class:`ParamError`, :class:`UnknownNameError` or :class:`ExpressionError`, with the parameter's name.
     """
-    return _Resolver(params, scope).all()
+    return _Resolver(params, scope, own).all()
+
+
+def scope_of_step(params: Sequence[Param], scope: Scope) -> Scope:
+    """The scope with a step's parameters on top, each computed when it is asked for, and only then."""
+    return _Resolver(params, scope, own=True).inner
 
 
 class _Resolver:
-    def __init__(self, params: Sequence[Param], scope: Scope) -> None:
+    def __init__(self, params: Sequence[Param], scope: Scope, own: bool) -> None:
         self._params = {param.name: param for param in params}
         self._outer = scope
         self._done: dict[str, TypedValue] = {}
         self._busy: list[str] = []
-        self._inner = dataclasses.replace(scope, params=_Visible(self))
+        this_step = _Own(self, scope.this_step) if own else scope.this_step
+        self.inner = dataclasses.replace(scope, params=_Visible(self), this_step=this_step)
 
     def all(self) -> dict[str, TypedValue]:
-        for name in self._order():
+        for name in self._order(self._params):
             self.resolve(name)
         return {name: self._done[name] for name in self._params}
 
-    def _order(self) -> list[str]:
+    def on_demand(self, name: str) -> Value:
+        """One of them, asked for from outside or while another is being resolved."""
+        if not self._busy and name not in self._done:
+            for needed in self._order([name]):
+                self.resolve(needed)
+        return self.resolve(name).value
+
+    def _order(self, starts: Iterable[str]) -> list[str]:
         """Those referred to first, without recursion: a chain of parameters may be long."""
         cycle = find_cycle(tuple(self._params.values()))
         if cycle is not None:
@@ -208,7 +223,7 @@ class _Resolver:
             name: sorted(target for target in references(param) if target in self._params and target != name)
             for name, param in self._params.items()
         }
-        for start in self._params:
+        for start in starts:
             stack = [start]
             while stack:
                 name = stack[-1]
@@ -237,26 +252,32 @@ class _Resolver:
 
     def visible(self, name: str) -> Value:
         """A name as seen from the definition that is being resolved: its own name means the outer one."""
-        if name in self._params and name not in self._busy[-1:]:
-            return self.resolve(name).value
+        if self.defines(name) and name not in self._busy[-1:]:
+            return self.on_demand(name)
         return self._outer.params[name]
 
     def knows(self, name: object) -> bool:
-        return name in self._params or name in self._outer.params
+        return (name in self._params and name not in self._busy[-1:]) or name in self._outer.params
+
+    def defines(self, name: object) -> bool:
+        return name in self._params
+
+    def own_names(self) -> set[str]:
+        return set(self._params)
 
     def names(self) -> set[str]:
-        return {*self._params, *self._outer.params}
+        return {*(name for name in self._params if self.knows(name)), *self._outer.params}
 
     def _value(self, param: Param) -> TypedValue:
         if param.members is not None:
             return TypedValue(ParamType.MAP, {member.name: self._value(member).value for member in param.members})
         try:
             if param.expression is not None:
-                found = evaluate(param.expression, self._inner)
+                found = evaluate(param.expression, self.inner)
                 return TypedValue(param.type, _as_declared(param.type, found))
             if param.value is None:
                 return self._provided(param)
-            return TypedValue(param.type, conform(param.type, _filled(param.value, self._inner)))
+            return TypedValue(param.type, conform(param.type, _filled(param.value, self.inner)))
         except Mismatch as error:
             raise ParamError(f"it is a {param.type.value}: {error}") from None
 
@@ -283,6 +304,26 @@ class _Visible(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._resolver.names())
+
+
+class _Own(Mapping[str, Value]):
+    """The present step's fields and its own parameters."""
+
+    def __init__(self, resolver: _Resolver, fields: Mapping[str, Value]) -> None:
+        self._resolver = resolver
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> Value:
+        return self._resolver.on_demand(name) if self._resolver.defines(name) else self._fields[name]
+
+    def __contains__(self, name: object) -> bool:
+        return self._resolver.defines(name) or name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({*self._resolver.own_names(), *self._fields})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _as_declared(kind: ParamType, found: TypedValue) -> Value:

@@ -75,6 +75,8 @@ class Scope:
         return _pick(self.steps, step, name, "step")
 
     def from_this_step(self, name: str) -> Value:
+        if not self.this_step:
+            raise UnknownNameError("there is no present step here", hint="params.getFromStep('step', 'name')")
         return _value(self.this_step, name, "this step")
 
     def from_signal(self, signal: str, name: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from icefloe.workflow.coverage import check_captures
 from icefloe.workflow.expressions import ExpressionError, check, evaluate_condition
+from icefloe.workflow.fixed_names import check_fixed_names
 from icefloe.workflow.graph import Graph
 from icefloe.workflow.matching import MomentError, moment
 from icefloe.workflow.model import (
@@ -32,6 +33,7 @@ def validate(workflow: Workflow, findings: Findings, places: Places) -> None:
     _check_triggers(workflow, findings, places)
     _check_watermarks(workflow, findings, places)
     check_captures(workflow, findings, places)
+    check_fixed_names(workflow, findings, places)
     check_references(workflow, findings, places)
 
 

@@ -126,11 +126,11 @@ def test_a_channel_that_does_not_answer_is_tried_again_later(stage: Stage, inbox
 
 def test_templates_and_events_are_the_users(stage: Stage, inbox: Inbox) -> None:
     stage.project.push(
-        failing(inbox, ", events: [failure], templates: {failure: '{owner}: {workflow} is {state} {no_such}'}")
+        failing(inbox, ", events: [failure], templates: {failure: '{owner}: {workflow} is {state} {no_such} [{url}]'}")
     )
     (stage.project.root / "broken").touch()
     assert run(stage) == "FAILED"
-    assert inbox.messages[0]["message"] == "data-team: fragile is open {no_such}"
+    assert inbox.messages[0]["message"] == "data-team: fragile is open {no_such} []"
     assert fill("{message.__class__} {url}", {"message": "m", "url": "u"}) == "{message.__class__} u"
 
 

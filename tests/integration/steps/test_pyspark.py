@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from pathlib import Path
+
 import pytest
 
 from tests.integration.steps.conftest import SparkBench, cause, succeeded
@@ -216,3 +219,44 @@ def test_a_sql_file_of_the_version_is_run_and_its_errors_name_line_and_column(be
     bench.file("worse.sql", "SELECT 1;\nSELECT 1 FORM x y z")
     failed = cause(bench.step("script: worse.sql"))
     assert failed["code"] == "spark.syntax" and failed["message"].startswith("worse.sql, line 2, column ")
+
+
+def test_a_script_sees_no_secret_of_the_project_and_the_step_reaches_its_catalog_all_the_same(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    alert, password, cloud = (secrets.token_urlsafe(24) for _ in range(3))
+    monkeypatch.setenv("ICEFLOE_ALERTS__CHANNELS__ops", f"json://hooks.example/{alert}")
+    monkeypatch.setenv("ICEFLOE_CATALOG__PYICEBERG__password", password)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", cloud)
+    monkeypatch.setenv("KEPT_BY_THE_WORKER", "x")
+    bench.sql("CREATE TABLE DB.numbers (id BIGINT)")
+    bench.file(
+        "look.py",
+        f"""
+        import os
+        from pathlib import Path
+        from pyspark.sql import SparkSession
+        from pyspark.sql.functions import udf
+        from icefloe import job
+
+        spark = SparkSession.builder.getOrCreate()
+        spark.range(3).writeTo("{bench.db}.numbers").append()
+        environment = lambda: str(dict(os.environ)) + Path(f"/proc/{{os.getppid()}}/environ").read_text()
+        here = environment()
+        there = spark.range(1).select(udf(lambda _: environment())("id")).collect()[0][0]
+        attempt = Path(os.environ["ICEFLOE_PARAMS"]).parent
+        files = "".join(file.read_text() for file in attempt.glob("*.json"))
+        print(here, there, files)
+        Path({str(tmp_path / "seen")!r}).write_text(here + there + files)
+        """,
+    )
+    run = succeeded(bench.step("script: look.py"))
+    assert [row[0] for row in bench.rows("numbers")] == [0, 1, 2]
+    seen, log = (tmp_path / "seen").read_text(), bench.log(run)
+    for secret in (alert, password):
+        assert secret not in seen
+        assert secret not in log
+    assert "KEPT_BY_THE_WORKER" not in seen
+    assert cloud in seen, "a cloud's credentials are Spark's"
+    assert cloud not in log
+    assert "token=***" in log

@@ -13,7 +13,7 @@ from icefloe.planner.logic import Logic, Version
 from icefloe.planner.plan import Plan
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.defined_select import defined_select
-from icefloe.steps.writing.versions import LOGIC, LogicOrder, Versions
+from icefloe.steps.writing.versions import COMPLETE, LOGIC, LogicOrder, Versions
 from icefloe.workflow.loading import inspect
 from icefloe.workflow.model import TypedStep
 from tests.unit.planner.tables import plan_of
@@ -133,6 +133,17 @@ Workflow:
         OWN: 7
         spark: {script: "%s", write: {table: db.t}}
 """
+
+
+def test_a_target_is_complete_as_long_as_nobody_else_commits_and_the_text_is_the_same() -> None:
+    order = LogicOrder("w/agg", OLD)
+    ours = snapshot(1, operation="overwrite", **{COMPLETE: order.complete(OLD)})
+    compacted, foreign = snapshot(2, operation="replace"), snapshot(3, operation="append")
+    assert order.completes([ours], OLD) and order.completes([compacted, ours], OLD.lower())
+    assert not order.completes([foreign, ours], OLD)
+    assert not order.completes([ours], NEW), "another SELECT, or other parameters in it"
+    assert not LogicOrder("w/other", OLD).completes([ours], OLD)
+    assert not order.completes([], OLD) and not order.completes([snapshot(1, operation="append")], OLD)
 
 
 def defined(script: str, values: dict[str, Any], **more: Any) -> str:

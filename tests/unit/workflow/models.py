@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import string
 from typing import Any
 
@@ -66,6 +67,10 @@ def param_lists(draw: st.DrawFn, depth: int = 1, mode: bool = True) -> tuple[Par
     return tuple(draw(params(name, depth, mode)) for name in chosen)
 
 
+def without_maps(listed: tuple[Param, ...]) -> tuple[Param, ...]:
+    return tuple(param for param in listed if param.type not in (ParamType.MAP, ParamType.STRING_MAP))
+
+
 retries = st.builds(
     model.RetryPolicy,
     error=st.integers(0, 100),
@@ -109,7 +114,7 @@ def bases(draw: st.DrawFn, step_id: str) -> dict[str, Any]:
         ),
         "watermark_dependencies": (model.WatermarkDependency("db.t", reached),) if draw(st.booleans()) else (),
         "signal_outputs": tuple(
-            model.SignalOutput(name, draw(param_lists(0))) for name in draw(st.lists(texts, max_size=1))
+            model.SignalOutput(name, without_maps(draw(param_lists(0)))) for name in draw(st.lists(texts, max_size=1))
         ),
     }
 
@@ -212,8 +217,8 @@ def triggers(draw: st.DrawFn) -> model.Trigger:
         return model.IntervalTrigger(every=every, params=own, **{k: draw(v) for k, v in schedule.items()})
     if kind == "signal":
         signals = tuple(
-            model.SignalCondition(name, draw(matches()), tuple(draw(st.lists(texts, max_size=1))))
-            for name in draw(st.lists(texts, min_size=1, max_size=2))
+            model.SignalCondition(name, draw(matches()))
+            for name in draw(st.lists(texts, min_size=1, max_size=2, unique=True))
         )
         return model.SignalTrigger(signals=signals, condition=draw(st.none() | st.just("1 < 2")), params=own)
     if kind == "watermark":
@@ -248,9 +253,17 @@ strategies = st.one_of(
 )
 
 
+def acceptable(trigger: model.Trigger, own: tuple[Param, ...]) -> model.Trigger:
+    """With parameters that go on top of the workflow's: of their types, and with values."""
+    taken = {param.name for param in own}
+    kept = [param for param in trigger.params if param.name not in taken and param.mode is not ParamMode.PROVIDED]
+    return dataclasses.replace(trigger, params=tuple(kept))
+
+
 @st.composite
 def workflows(draw: st.DrawFn) -> model.Workflow:
     body, edges = draw(bodies([], 2))
+    own = draw(param_lists())
     return model.Workflow(
         id=draw(words),
         name=draw(st.none() | texts),
@@ -264,8 +277,8 @@ def workflows(draw: st.DrawFn) -> model.Workflow:
         retry=draw(st.none() | retries),
         freshness=draw(st.none() | seconds),
         alerting=draw(st.none() | alertings),
-        params=draw(param_lists()),
+        params=own,
         steps=body,
         transitions=edges,
-        triggers=tuple(draw(st.lists(triggers(), max_size=2))),
+        triggers=tuple(acceptable(trigger, own) for trigger in draw(st.lists(triggers(), max_size=2))),
     )

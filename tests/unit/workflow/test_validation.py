@@ -172,7 +172,7 @@ def one(script: str, more: str = "", params: str = "") -> str:
           TARGET_TABLE: db.t
           {params}
           jobs:
-            - job: {{id: first, type: NoOp}}
+            - job: {{id: first, type: Shell, shell: {{script: "true"}}}}
             - job: {{id: second, type: Shell, {more} shell: {{script: "{script}"}}}}
             - job: {{id: third, type: NoOp}}
           dag: sequential
@@ -212,7 +212,7 @@ def test_inside_a_foreach_the_loops_values_and_the_steps_before_the_loop_are_see
         Workflow:
           id: w
           jobs:
-            - job: {id: cap, type: NoOp}
+            - job: {id: cap, type: Shell, shell: {script: "true"}}
             - foreach:
                 id: loop
                 flavour: x

@@ -10,24 +10,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from icefloe import suppressed
 from icefloe.faults import fault
-from icefloe.lake import Lake, history
+from icefloe.lake import Lake
 from icefloe.lake.errors import TableNotFoundError
-from icefloe.lake.metadata import Snapshot
-from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
 from icefloe.planner.inputs import Column
-from icefloe.planner.logic import Change
 from icefloe.planner.plan import Plan, Statement
 from icefloe.planner.spans import Span
 from icefloe.rows import NotPlainError
+from icefloe.rows.reads import Reads
 from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.launch import CORES
@@ -36,12 +34,13 @@ from icefloe.spark.order import Order
 from icefloe.spark.session import select
 from icefloe.steps.writing import columns, ranges, told
 from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.facts import UTC, Facts, Observer, versions
+from icefloe.steps.writing.facts import UTC, Facts, versions
 from icefloe.steps.writing.ledger import Ledger
+from icefloe.steps.writing.preparation import Preparation, Prepared
 from icefloe.steps.writing.searching import Searching
 from icefloe.steps.writing.shadowing import Shadow
-from icefloe.steps.writing.told import Told
-from icefloe.steps.writing.versions import Versions, rebuilding
+from icefloe.steps.writing.told import Searched, Told
+from icefloe.steps.writing.versions import Versions
 from icefloe.steps.writing.work import Work
 from icefloe.workflow import lookbacks
 
@@ -80,24 +79,11 @@ def run(
     version = logic.published(lake.table(target).metadata.snapshots.get(snapshot_id)) if snapshot_id else None
     compared = attempt.compared_rows if work.shadow != "off" else None
     entry = ledger.entry(target, fencing(1).mark.run, snapshot_id)
-    tell(Told(entry, version, compared))
+    plan = attempt.plan.to_dict() if attempt.plan is not None else None
+    tell(Told(entry, version, compared, attempt.searched, plan))
     if attempt.plan is not None and fencing(1).ref == "main" and _compact(session, attempt.plan, log):
-        tell(Told(ledger.joined(entry), version, compared))
+        tell(Told(ledger.joined(entry), version, compared, attempt.searched, plan))
     return results
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a plan is made of, and whether the logic is another one than the target's."""
-
-    analysis: Analysis
-    facts: Facts
-    columns: tuple[str, ...]
-    """Of the result."""
-    span: Span | None
-    change: Change | None
-    cores: int | None
-    """Of the local server that will run the plan."""
 
 
 @dataclass
@@ -112,8 +98,16 @@ class _Attempt:
     compared_rows: int = 0
     plan: Plan | None = None
     """Of what was written last."""
+    reads: Reads = field(default_factory=Reads)
+    """What searches of this process have read."""
+    carried: Mapping[str, str] = field(default_factory=dict)
+    """What its snapshots say of the whole target."""
     failure: BaseException | None = None
     """What went wrong first."""
+
+    @property
+    def searched(self) -> Searched | None:
+        return Searched(self.reads.rows, self.reads.bytes) if self.reads.rows else None
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -130,6 +124,7 @@ class _Attempt:
         if self.work.shadow != "off":
             shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, seen.facts, plan)
         self.ledger.forget()
+        self.carried = self.logic.complete(self.work.request.text, complete=seen.complete_after(plan))
         with _settings(self.session, plan.settings), self._carried_range():
             self._run(plan, self._searching(fence, seen, plan), partial(self.ledger.planned, seen.analysis, seen.facts))
         self._refuse_duplicates(plan, seen.facts)
@@ -138,60 +133,46 @@ class _Attempt:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(seen.facts)
 
-    def _look(self, fence: Fence, name: str, *, exists: bool) -> _Seen:
+    def _look(self, fence: Fence, name: str, *, exists: bool) -> Prepared:
         """At the SELECT, at what it reads and at the target, which is made first if it is missing."""
         full = f"{self.lake.tables.name}.{name}"
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
         cores = self.session.conf.get(CORES, "")
-        observer = Observer(self.lake, self.work.request, self.work.sources, utc=utc)
-        analysis = observer.analysis()
+        preparation = Preparation(self.lake, self.work, utc=utc, cores=int(cores) if cores.isdigit() else None)
 
         def facts_now() -> Facts:
-            return observer.facts(analysis, branch=fence.branch, base=fence.base(full))
+            return preparation.facts(branch=fence.branch, base=fence.base(full))
 
         with ThreadPoolExecutor(1) as beside:  # Spark looks at the SELECT while the manifests are read here
-            coming = beside.submit(self._result_columns, analysis)
+            coming = beside.submit(self._result_columns, preparation.analysis)
             facts = facts_now() if exists else None
             result = coming.result()
-        span = self._span(analysis, result, facts)
+        span = preparation.span(
+            [Column(one.name, one.iceberg) for one in result],
+            facts,
+            consumers=[one.consumer for one in self.mark.taken],
+            place=self.mark.place,
+        )
         if facts is None:
-            self._create(observer, analysis, result, span)
+            self._create(preparation, result, span)
             facts = facts_now()
         # From here on the target may be altered, which does not go with another commit at that moment.
         fence.branched(full)
-        change = self.logic.look(self._past(name, facts) if exists else None, result)
-        if change is not None and self.logic.rebuilds(change):
-            analysis = rebuilding(analysis, change)
-            if self.logic.evolve(facts.target, result):
-                facts = facts_now()
+        change = self.logic.look(preparation.past(facts) if exists else None, result)
+        if self.logic.rebuilds(change) and self.logic.evolve(facts.target, result):
+            facts = facts_now()
         try:
             columns.check(facts.target, result)
         except TargetMismatchError as error:
             raise self.logic.also(change, error) from None
-        if self.work.range is not None and span is None:
-            analysis = ranges.everything(analysis, self.work.range)
-        names = tuple(column.name for column in result)
-        return _Seen(analysis, facts, names, span, change, int(cores) if cores.isdigit() else None)
+        return preparation.prepared(facts, tuple(column.name for column in result), span, change)
 
-    def _planned(self, seen: _Seen) -> Plan:
+    def _planned(self, seen: Prepared) -> Plan:
         """The plan, which the log and the logic's history hear of."""
-        target, contents = seen.facts.target, seen.facts.contents
-        plan = choice.plan(seen.analysis, target, contents, columns=seen.columns, span=seen.span, cores=seen.cores)
+        plan = seen.plan()
         _tell(plan, self.log)
         self.logic.decide(seen.change, plan, seen.facts.target.name)
         return plan
-
-    def _span(self, analysis: Analysis, result: list[ResultColumn], facts: Facts | None) -> Span | None:
-        """The range with values of the target's types, or of the result's own; ``None``: no range, or everything."""
-        asked = self.work.range
-        if asked is None:
-            return None
-        if facts is not None and not any(state.captured for state in analysis.sources.values()):
-            past, consumers = self._past(facts.target.name, facts), [one.consumer for one in self.mark.taken]
-            ranges.refuse_foreign(past, asked, consumers=consumers, place=self.mark.place, target=facts.target.name)
-        there = {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
-        given = [Column(one.name, there.get(one.name.lower(), one.iceberg)) for one in result]
-        return ranges.span(self.lake, asked.asked, analysis, self.work.sources, given)
 
     def _refuse_forgotten_range(self, name: str, published: int | None) -> None:
         """Where it cannot be known, or is asked for in every run anyway, it is only said."""
@@ -213,7 +194,7 @@ class _Attempt:
         if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
-    def _searching(self, fence: Fence, seen: _Seen, plan: Plan) -> Searching | None:
+    def _searching(self, fence: Fence, seen: Prepared, plan: Plan) -> Searching | None:
         found, base = plan.search, seen.facts.base
         if found is None or base is None or plan.partitions is None:
             return None
@@ -228,10 +209,11 @@ class _Attempt:
             base=base,
             end=end.snapshot_id,
             branch=fence.branch,
-            properties=self.mark.properties(),
+            properties={**self.mark.properties(), **self.carried},
             # What runs beside has a core to itself.
             threads=max((seen.cores or 1) - any(one.beside for one in plan.statements), 1),
             log=self.log,
+            reads=self.reads,
         )
 
     def _run(self, plan: Plan, searching: Searching | None, count: Callable[[Plan], None]) -> None:
@@ -333,21 +315,16 @@ class _Attempt:
             return False
         return True
 
-    def _past(self, name: str, facts: Facts) -> Iterator[Snapshot]:
-        """The target's history up to where the attempt's branch began."""
-        return history.ancestors(self.lake.table(name).metadata, facts.base) if facts.base is not None else iter(())
-
     def _result_columns(self, analysis: Analysis) -> list[ResultColumn]:
         """As Spark sees them. Analysed on the server, nothing is run."""
         relations = {state.name: state.at_to for state in analysis.sources.values() if state.captured}
         schema = select(self.session, analysis.query.bound(relations)).schema
         return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
 
-    def _create(self, observer: Observer, analysis: Analysis, result: list[ResultColumn], span: Span | None) -> None:
-        facts = observer.facts(analysis, branch=NOT_YET, base=None)
+    def _create(self, preparation: Preparation, result: list[ResultColumn], span: Span | None) -> None:
+        facts = preparation.facts(branch=NOT_YET, base=None)
         columns.check(facts.target, result)
-        names = tuple(column.name for column in result)
-        plan = choice.plan(analysis, facts.target, facts.contents, columns=names, span=span)
+        plan = preparation.first_plan(facts, tuple(column.name for column in result), span)
         properties = {**plan.properties, **self._catalog_defaults(plan.properties), **self.work.properties}
         self.session.sql(columns.create_table(facts.target, result, plan.partition_by, properties))
         self.log(f"{facts.target.name}: made, partitioned by {', '.join(plan.partition_by) or 'nothing'}")

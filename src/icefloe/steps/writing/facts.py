@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from icefloe import suppressed
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
-from icefloe.lake import Lake, history
+from icefloe.lake import ChangeSet, Lake, history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import TableNotFoundError
 from icefloe.lake.metadata import TableMetadata
@@ -55,13 +55,13 @@ class Observer:
         states = {name: state for name in names if (state := self._state(name)) is not None}
         return analyse(self._request, states, self.canonical)
 
-    def head(self) -> int | None:
-        """Where the target's main is; None: nowhere yet."""
+    def head(self, ref: str = "main") -> int | None:
+        """Where the target's ref is; a branch that is missing is made off main. None: nowhere yet."""
         try:
             table = self._lake.table(self._request.target)
         except TableNotFoundError:
             return None
-        return history.head(table.metadata, "main", table=table.name)
+        return history.head(table.metadata, ref if ref in table.metadata.refs else "main", table=table.name)
 
     def facts(self, analysis: Analysis, *, branch: str, base: int | None) -> Facts:
         """The target as it is at ``base``, and how much lies in the partitions that changed."""
@@ -98,7 +98,7 @@ class Observer:
     def _contents(self, analysis: Analysis, target: TargetState, table: LoadedTable, base: int | None) -> Contents:
         link = analysis.link(target)
         if link is None:
-            return Contents()
+            return Contents(changed=self._changed(analysis))
         names = [column.name for column in target.columns if column.name.lower() in analysis.key_maps]
         found = sizes_by_value(table, base, link.column, link.values, measured=names)
         live = None
@@ -110,8 +110,23 @@ class Observer:
             with suppressed.errors("facts.sizes", IcefloeError, where=tables[0]), suppress(KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
         if found is None:
-            return Contents(None, live)
-        return Contents(_sizes(found), live, found.bits, found.files)
+            return Contents(source=live)
+        return Contents(target=_sizes(found), source=live, bits=found.bits, files=found.files)
+
+    def _changed(self, analysis: Analysis) -> dict[str, Size]:
+        """What lies at the end of the capture in partitions that rows went from. What metadata does not tell is missing."""
+        out = {}
+        for name in analysis.changed_tables:
+            state, source = analysis.sources[name], self._sources[name]
+            key = next(iter(state.changed_partitions), None)
+            if state.append_only or key is None or source.end is None:
+                continue
+            with suppressed.errors("facts.changed", IcefloeError, where=name), suppress(KeyError):
+                table, end = self._table(name), source.end.snapshot_id
+                sizes = _sizes(sizes_by_value(table, end, key.column, list(key.added), key.transform))
+                if sizes is not None:
+                    out[name] = sum(sizes.values(), Size())
+        return out
 
     def _table(self, name: str) -> LoadedTable:
         if name not in self._loaded:
@@ -168,9 +183,35 @@ class Observer:
             if len(field.path) == 1 and field.is_primitive and field.name.lower() in text and field.name not in told
         ]
         with suppressed.errors("facts.nulls", IcefloeError, where=source.change_table):
-            found = self._lake.changes(source.change_table, columns=names)
+            found = self._added(source, names)
             told |= {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
         return told
+
+    def _added(self, source: Source, columns: Sequence[str]) -> ChangeSet:
+        """The new rows' files: of the change table, or where it is not made yet of the source's own history, which has the same ones."""
+        assert source.change_table is not None
+        try:
+            return self._lake.changes(source.change_table, columns=columns)
+        except TableNotFoundError:
+            end = source.end.snapshot_id if source.end is not None else None
+            return self._lake.changes(
+                source.table, since=source.start, until=end, ref=source.ref, columns=columns, on_gap="diff"
+            )
+
+
+def made(facts: Facts, columns: Sequence[Column], partition_by: Sequence[str], properties: Mapping[str, str]) -> Facts:
+    """The facts as they are once a missing target is made, without any rows."""
+    version = properties.get("format-version", "")
+    target = replace(
+        facts.target,
+        exists=True,
+        columns=tuple(columns),
+        identity_columns=tuple(name.strip("`") for name in partition_by if "(" not in name),
+        merge_on_read=properties.get("write.delete.mode") == "merge-on-read",
+        scattered=properties.get("write.distribution-mode") == "none",
+        format_version=int(version) if version.isdigit() else 2,
+    )
+    return replace(facts, target=target)
 
 
 def _file_bytes(metadata: TableMetadata) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from icefloe.rows import NotPlainError
 from icefloe.rows.deleting import Deletion
 from icefloe.rows.files import live_files
 from icefloe.rows.finding import Finder
+from icefloe.rows.reads import Reads
 from icefloe.spark.fence import TargetMovedError
 
 MOST_ROWS = 1_000_000
@@ -43,6 +44,8 @@ class Searching:
     """Of the snapshot that deletes."""
     threads: int
     log: Callable[[str], None]
+    reads: Reads = field(default_factory=Reads)
+    """What has been decoded so far, also of a search that is given up."""
 
     def find(self) -> Found:
         """Raises :class:`NotPlainError` where it is not for us; nothing was written then."""
@@ -50,8 +53,10 @@ class Searching:
         search, late = self.search, self.touched.late
         changes, source, target = (self.lake.table(name) for name in (search.change_table, search.source, self.target))
         of_source, of_target = [own for own, _ in search.keys], [own for _, own in search.keys]
-        in_changes, in_source = (Finder(table, of_source, most=MOST_ROWS) for table in (changes, source))
-        in_target = Finder(target, of_target, most=MOST_ROWS)
+        in_changes, in_source = (
+            Finder(table, of_source, most=MOST_ROWS, reads=self.reads) for table in (changes, source)
+        )
+        in_target = Finder(target, of_target, most=MOST_ROWS, reads=self.reads)
         if not in_changes.key_types == in_source.key_types == in_target.key_types:
             raise NotPlainError("the keys are of other types by now")
         new = live_files(changes, _head(changes), search.partition, late)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,43 @@ FILE = "written.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Searched:
+    """What the step itself has read of data files: see :class:`icefloe.rows.reads.Reads`."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand. ``compared_rows`` None:
-    shadow mode is off."""
+    shadow mode is off. ``searched`` None: Spark has read everything. ``plan`` is what was carried out, as ``icefloe explain`` prints it;
+    ``None``: the batch was published already."""
 
     savings: Entry | None = None
     logic: Version | None = None
     compared_rows: int | None = None
+    searched: Searched | None = None
+    plan: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "savings": self.savings.to_json() if self.savings is not None else None,
             "logic": self.logic.to_json() if self.logic is not None else None,
             "compared_rows": self.compared_rows,
+            "searched": asdict(self.searched) if self.searched is not None else None,
+            "plan": dict(self.plan) if self.plan is not None else None,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Told:
-        savings, logic = data.get("savings"), data.get("logic")
+        savings, logic, searched = data.get("savings"), data.get("logic"), data.get("searched")
         return cls(
             Entry.from_json(savings) if savings is not None else None,
             Version.from_json(logic) if logic is not None else None,
             data.get("compared_rows"),
+            Searched(**searched) if searched is not None else None,
+            data.get("plan"),
         )
 
 

@@ -16,7 +16,7 @@ from icefloe.planner import logic
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import LogicChangedError, TargetMismatchError
 from icefloe.planner.inputs import Column, TargetState
-from icefloe.planner.logic import PARAMETER, Change, Choice, Logic, Version
+from icefloe.planner.logic import PARAMETER, Change, Choice, Logic, Version, text_fingerprint
 from icefloe.planner.plan import Plan
 from icefloe.planner.statements import quote
 from icefloe.spark.marks import PROPERTY
@@ -24,6 +24,9 @@ from icefloe.steps.writing.columns import ResultColumn, check
 
 LOGIC = "icefloe.logic"
 """In the summary of each published snapshot: who wrote it, ``@``, and the fingerprint of the logic."""
+COMPLETE = "icefloe.complete"
+"""Likewise, where nothing is in the target but what the step's SELECT gives over its sources: filled anew it would lose nothing. The fingerprint is
+that of the text as it was run, parameters filled in: with others it might give less."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,15 @@ class LogicOrder:
                 on_record = next((one for one in self.known if one.fingerprint == fingerprint), None)
                 return on_record or Version(fingerprint, snapshot.summary.get("icefloe.run", ""))
         return self.known[0] if self.known else None
+
+    def completes(self, past: Iterable[Snapshot], text: str) -> bool:
+        """Whether all that a target with this history (newest first) holds is what this step's SELECT has given, as ``text`` has it with
+        this run's parameters filled in. Compaction changes no rows; after anybody else's commit nobody knows."""
+        last = next((snapshot for snapshot in past if snapshot.operation != "replace"), None)
+        return last is not None and last.summary.get(COMPLETE) == self.complete(text)
+
+    def complete(self, text: str) -> str:
+        return f"{self.writer}@{text_fingerprint(text)}"
 
 
 class Versions:
@@ -119,6 +131,16 @@ class Versions:
             if plan.pattern != "full":
                 self._log("on_logic_change: from_now_on, rows that do not change stay as they are")
         self._session.conf.set(f"{PROPERTY}{LOGIC}", f"{self._order.writer}@{self._now.fingerprint}")
+
+    def complete(self, text: str, *, complete: bool) -> dict[str, str]:
+        """What the snapshots are to say of the whole target, and those of the session do from now on."""
+        name = f"{PROPERTY}{COMPLETE}"
+        if self._order is None or not complete:
+            self._session.conf.unset(name)
+            return {}
+        said = {COMPLETE: self._order.complete(text)}
+        self._session.conf.set(name, said[COMPLETE])
+        return said
 
     def published(self, snapshot: Snapshot | None) -> Version | None:
         """What there is to record: the logic at hand, if it is what the published snapshot holds."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from icefloe.workflow.expressions import kinds
+from icefloe.workflow.expressions.constants import constant_errors, pattern_error
 from icefloe.workflow.expressions.errors import ExpressionError, ExpressionTypeError, ExpressionValueError
 from icefloe.workflow.expressions.interpreter import (
     mismatch,
@@ -36,6 +37,15 @@ from icefloe.workflow.expressions.tree import (
 from icefloe.workflow.values import ParamType
 
 
+@dataclass(frozen=True, slots=True)
+class ParamsCall:
+    """A call of a method of ``params``; ``words`` are its arguments as far as they are texts, else None."""
+
+    method: str
+    words: tuple[str | None, ...]
+    column: int
+
+
 @dataclass(slots=True)
 class Checked:
     """What is known of an expression. ``kind`` is a name from ``kinds.py``."""
@@ -45,12 +55,17 @@ class Checked:
     names: dict[str, int] = field(default_factory=dict)  # parameters referred to -> column
     steps: dict[tuple[str, str], int] = field(default_factory=dict)  # (step, parameter) -> column
     optional: set[str] = field(default_factory=set)  # asked for with containsKey: need not exist
+    fields: dict[str, int] = field(default_factory=dict)  # of the present step -> column
+    calls: list[ParamsCall] = field(default_factory=list)  # of params.getFrom…
 
 
 def check(expression: str, types: Mapping[str, ParamType]) -> Checked:
     """Raises :class:`ExpressionError` only for what cannot be parsed; type findings are in the result."""
     checker = _Checker(types)
-    checker.found.kind = checker.infer(parse(expression))
+    tree = parse(expression)
+    checker.found.kind = checker.infer(tree)
+    if not checker.found.problems:
+        checker.found.problems.extend(constant_errors(tree))
     return checker.found
 
 
@@ -151,6 +166,9 @@ class _Checker:
         given = [self.infer(argument) for argument in tree.arguments]
         if owner == kinds.PARAMS:
             self._reference(tree)
+        wrong = pattern_error(tree, owner, given)
+        if wrong is not None:
+            return self.problem(wrong, tree.column)
         if owner == kinds.ANY and not is_class:
             if not any(method == tree.name for _, method in METHODS):
                 return self.problem(unknown_method("a value", tree.name), tree.column)
@@ -172,6 +190,9 @@ class _Checker:
     def _reference(self, tree: Call) -> None:
         """Notes what ``params.get(…)`` and ``params.getFromStep(…)`` refer to when it stands there as text."""
         words = [argument.value for argument in tree.arguments if isinstance(argument, Literal)]
+        texts = [argument.value if isinstance(argument, Literal) else None for argument in tree.arguments]
+        given = tuple(text if isinstance(text, str) else None for text in texts)
+        self.found.calls.append(ParamsCall(tree.name, given, tree.column))
         if len(words) != len(tree.arguments) or not all(isinstance(word, str) for word in words):
             return
         if tree.name == "get" and len(words) == 1:
@@ -180,13 +201,20 @@ class _Checker:
             self.found.optional.add(str(words[0]))
         elif tree.name == "getFromStep" and len(words) == 2:
             self.found.steps.setdefault((str(words[0]), str(words[1])), tree.column)
+        elif tree.name == "getFromStep" and len(words) == 1:
+            self.found.fields.setdefault(str(words[0]), tree.column)
         elif tree.name in ("getFromForeach", "getFromSubworkflow") and len(words) == 3:
             self.found.steps.setdefault((str(words[0]), ""), tree.column)
 
     def _apply(self, functions: tuple[Function, ...], name: str, given: list[str], column: int) -> str:
-        for function in functions:
-            if function.arity(len(given)) and all(kinds.fits(kind, function.wanted(i)) for i, kind in enumerate(given)):
-                return kinds.ANY if kinds.ANY in given and len(functions) > 1 else function.gives
+        fitting = [
+            function
+            for function in functions
+            if function.arity(len(given)) and all(kinds.fits(kind, function.wanted(i)) for i, kind in enumerate(given))
+        ]
+        if fitting:
+            gives = {function.gives for function in fitting}
+            return fitting[0].gives if kinds.ANY not in given or len(gives) == 1 else kinds.ANY
         return self.problem(wrong_arguments(name, functions, given), column)
 
     def _field(self, receiver: Tree, name: str, column: int) -> str:

@@ -45,7 +45,7 @@ from icefloe.workflow.expressions.tree import (
 )
 from icefloe.workflow.problems import suggestion
 from icefloe.workflow.scope import Scope, UnknownNameError
-from icefloe.workflow.values import TypedValue, clip
+from icefloe.workflow.values import Mismatch, TypedValue, clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ def evaluate(expression: str, scope: Scope, limits: Limits = DEFAULT_LIMITS) -> 
     if not kinds.is_plain(kind):
         hint = "compare it, or turn it into a text with toString(…)" if kind != kinds.NULL else None
         raise ExpressionTypeError(f"the expression gives a {kind}, which cannot be a parameter's value", hint=hint)
-    return TypedValue.of(value)
+    try:
+        return TypedValue.of(value)
+    except Mismatch as error:  # results of several steps in one array need not have one type
+        raise ExpressionTypeError(f"the expression's value cannot be a parameter's: {error}") from None
 
 
 def evaluate_condition(expression: str, scope: Scope, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -77,6 +80,11 @@ def evaluate_condition(expression: str, scope: Scope, limits: Limits = DEFAULT_L
     if not isinstance(value, bool):
         raise ExpressionTypeError(f"a condition must be true or false, this is a {kinds.kind_of(value)}")
     return value
+
+
+def evaluate_tree(tree: Tree, scope: Scope, limits: Limits) -> Any:
+    """Whatever a subtree comes to, also what cannot be a parameter's value."""
+    return _Interpreter(scope, limits).run(tree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def as_text(value: object) -> str:
 _PATTERN_CHARACTERS = re.compile(r"[.$|()\[{^?*+\\]")
 
 
-def _literal_pattern(pattern: str) -> str:
+def literal_pattern(pattern: str) -> str:
     """A pattern that only means itself; ``\\|``, ``\\.`` and the like are taken as the character."""
     plain = re.sub(
         r"\\([^A-Za-z0-9])", lambda found: "\0" if found.group(1) == "\0" else f"\1{found.group(1)}", pattern
@@ -119,7 +119,7 @@ def _literal_pattern(pattern: str) -> str:
 
 
 def _split(m: Machine, text: str, pattern: str, limit: int = 0) -> tuple[str, ...]:
-    separator = _literal_pattern(pattern)
+    separator = literal_pattern(pattern)
     if not separator:
         raise ExpressionValueError("split needs a separator")
     m.array(text.count(separator) + 1)
@@ -138,7 +138,7 @@ def _replace(m: Machine, text: str, old: str, new: str) -> str:
 def _replace_all(m: Machine, text: str, pattern: str, new: str) -> str:
     if "$" in new or "\\" in new:
         raise ExpressionValueError("the replacement may hold no $ and no \\")
-    return _replace(m, text, _literal_pattern(pattern), new)
+    return _replace(m, text, literal_pattern(pattern), new)
 
 
 def _substring(m: Machine, text: str, start: int, end: int | None = None) -> str:
@@ -198,6 +198,26 @@ def _format(m: Machine, pattern: str, *items: Any) -> str:
         at = found.end()
     m.text(sum(map(len, out)))
     return "".join(out)
+
+
+def check_format(pattern: str, given: list[str]) -> None:
+    """Whether a format can be filled with values of these kinds. Raises :class:`ExpressionValueError`."""
+    at, used = pattern.find("%"), 0
+    while at >= 0:
+        found = _FORMAT.match(pattern, at)
+        if found is None:
+            raise ExpressionValueError(
+                f"'{clip(pattern[at : at + 10])}' is no format", hint="%s, %d, %05d, %.2f, %x, %%"
+            )
+        if found.group(6):
+            if used >= len(given):
+                raise ExpressionValueError("the format asks for more values than are given")
+            letter = found.group(6)
+            fits = {"d": (LONG,), "x": (LONG,), "X": (LONG,), "f": (LONG, DOUBLE)}.get(letter)
+            if fits is not None and given[used] not in (*fits, ANY):
+                raise ExpressionValueError(f"%{letter} needs a {fits[-1]}, this is a {given[used]}")
+            used += 1
+        at = pattern.find("%", found.end())
 
 
 def _formatted(found: re.Match[str], value: Any) -> str:

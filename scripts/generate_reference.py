@@ -1,0 +1,192 @@
+"""Writes the reference pages that the program itself knows best: its commands, and its error codes.
+
+    python scripts/generate_reference.py            # write docs/reference/cli.md and docs/reference/errors.md
+    python scripts/generate_reference.py --check    # exit with 1 when a page is out of date
+
+What to do about an error is written in ``docs/reference/errors.toml``, by code; a code without an entry is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+import icefloe
+from icefloe.cli.main import app, load_areas
+from icefloe.cli.verbs import GROUPS
+from icefloe.errors import IcefloeError
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+REMEDIES = REFERENCE / "errors.toml"
+NOTICE = "<!-- Written by scripts/generate_reference.py. Do not edit. -->\n"
+UNIVERSAL = {"--help"}
+
+
+def pages() -> dict[Path, str]:
+    return {REFERENCE / "cli.md": commands_page(), REFERENCE / "errors.md": errors_page()}
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------------
+
+
+def commands_page() -> str:
+    load_areas([])
+    root: Any = get_command(app)
+    lines = [
+        NOTICE,
+        "# Commands",
+        "",
+        "`icefloe COMMAND --help` prints the same. Options of `icefloe` itself stand before the command.",
+        "",
+        *_options(root),
+        "",
+        "Exit codes: 0 it worked, 1 it failed, 2 it was asked wrongly, 3 something it needs cannot be reached or is missing, 4 it was stopped.",
+        "",
+    ]
+    for title, verbs in GROUPS.items():
+        lines += [f"## {title}", ""]
+        for verb in verbs:
+            lines += _command(root.commands[verb], f"icefloe {verb}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _command(command: Any, name: str) -> list[str]:
+    children = getattr(command, "commands", None)
+    lines = [f"### `{name}`", "", _text(command.help or ""), ""]
+    if children:
+        for child in children.values():
+            lines += _command(child, f"{name} {child.name}")
+        return lines
+    with typer.Context(command, info_name=name) as context:
+        usage = " ".join(command.collect_usage_pieces(context))
+    lines += ["```text", f"{name} {usage}", "```", "", *_options(command)]
+    return [*lines, ""]
+
+
+def _options(command: Any) -> list[str]:
+    rows = []
+    for parameter in command.params:
+        names = [*parameter.opts, *parameter.secondary_opts]
+        if UNIVERSAL & set(names) or getattr(parameter, "hidden", False):
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        if is_argument:
+            names = [str(parameter.metavar or parameter.name).strip("{}").upper()]
+        label = ", ".join(f"`{name}`" for name in names)
+        help_text = _text(getattr(parameter, "help", None) or "").replace("|", "\\|")
+        rows.append(f"| {label} | {help_text}{_default(parameter)} |")
+    return ["| | |", "|---|---|", *rows] if rows else []
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if value in (None, False, True, (), [], "") or callable(value):
+        return ""
+    shown = getattr(value, "value", value)
+    return f" Default: `{shown}`."
+
+
+def _text(text: str) -> str:
+    """Prose of one paragraph as it is, with reStructuredText's double backticks as Markdown's."""
+    paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")]
+    return "\n\n".join(paragraphs).replace("``", "`")
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------------
+
+
+def error_classes() -> dict[str, list[type[IcefloeError]]]:
+    """Every error class of the package, by code."""
+    for module in pkgutil.walk_packages(icefloe.__path__, "icefloe."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    by_code: dict[str, list[type[IcefloeError]]] = {}
+    for kind in sorted(set(_subclasses(IcefloeError)), key=lambda kind: (kind.__module__, kind.__name__)):
+        if kind.__module__.startswith("icefloe.") and not kind.__name__.startswith("_"):
+            by_code.setdefault(kind.code, []).append(kind)
+    return dict(sorted(by_code.items()))
+
+
+def _subclasses(kind: type[IcefloeError]) -> Iterator[type[IcefloeError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def errors_page() -> str:
+    remedies = {code: _text(text) for code, text in tomllib.loads(REMEDIES.read_text(encoding="utf-8")).items()}
+    classes = error_classes()
+    if unknown := sorted(remedies.keys() - classes.keys()):
+        raise SystemExit(f"{REMEDIES.name} names codes that no error has: {', '.join(unknown)}")
+    if absent := sorted(classes.keys() - remedies.keys()):
+        raise SystemExit(f"{REMEDIES.name} does not say what to do about: {', '.join(absent)}")
+    lines = [
+        NOTICE,
+        "# Errors",
+        "",
+        "Each error has a code that stays the same, a place, a reason and, mostly, a hint with what to type next; `--output json` and REST",
+        "give them as fields. Find the code here when the hint is not enough.",
+        "",
+        "*Tried again*: whether a step that fails with it is repeated, and which number of its `retry_policy` counts.",
+        "",
+    ]
+    area = None
+    for code, kinds in classes.items():
+        if (prefix := code.partition(".")[0]) != area and "." in code:
+            area = prefix
+            lines += [f"## {area}", ""]
+        meanings = " ".join(_first_paragraph(kind) for kind in kinds).strip()
+        kind = kinds[0]
+        again = (
+            "yes, as a `platform` failure"
+            if kind.retryable
+            else "no"
+            if kind.fatal
+            else "in Spark steps, as an `error`"
+        )
+        lines += [
+            f"### `{code}`",
+            "",
+            *([meanings, ""] if meanings else []),
+            f"**What to do.** {remedies[code]}",
+            "",
+            f"Tried again: {again}. Exit code {kind.exit_code}.",
+            "",
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _first_paragraph(kind: type[IcefloeError]) -> str:
+    text = kind.__dict__.get("__doc__") or ""
+    return _text(text).split("\n\n")[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only say what is out of date")
+    check = parser.parse_args().check
+    stale = [page for page, text in pages().items() if not page.is_file() or page.read_text(encoding="utf-8") != text]
+    if check:
+        for page in stale:
+            print(f"{page.relative_to(ROOT)} is out of date; type: python scripts/generate_reference.py")
+        return 1 if stale else 0
+    for page, text in pages().items():
+        page.write_text(text, encoding="utf-8")
+        print(f"wrote {page.relative_to(ROOT)}, {len(re.findall('^###', text, re.MULTILINE))} entries")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
