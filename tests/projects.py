@@ -83,11 +83,13 @@ class Project:
             raise failure[0]
 
 
-def make_project(root: Path, url: str | None = None, **engine: Any) -> Project:
+def make_project(root: Path, url: str | None = None, catalog: dict[str, str] | None = None, **engine: Any) -> Project:
     (root / configuration.HOME_NAME).mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {"engine": {**FAST, **engine}}
     if url is not None:
         data["state"] = {"url": url}
+    if catalog is not None:
+        data["catalog"] = catalog
     config = configuration.from_dict(data, root=root)
     return Project(config, Client(config))
 
