@@ -33,7 +33,7 @@ STAND_IN = """\
 #!{python}
 import os, re, socket, sys, time
 text = open(sys.argv[1][1:], encoding="utf-8").read()
-if os.environ.get("STAND_IN_FAILS"):
+if os.environ.get("SPARK_STAND_IN_FAILS"):
     sys.exit("Error: Invalid maximum heap size: -Xmx99999g")
 time.sleep(float(os.environ.get("STAND_IN_DELAY", "0.1")))
 port = int(re.search(r"binding.port=(\\d+)", text)[1])
@@ -270,12 +270,12 @@ def test_a_changed_configuration_restarts_the_server_when_nobody_else_uses_it(
 
 
 def test_a_start_that_fails_tells_the_cause_and_leaves_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STAND_IN_FAILS", "1")
+    monkeypatch.setenv("SPARK_STAND_IN_FAILS", "1")
     with pytest.raises(SparkServerError, match="Invalid maximum heap size"):
         server.ensure(config)
     assert server.folder_of(config).read() is None
     assert running_in(server.folder_of(config).path) == []
-    monkeypatch.delenv("STAND_IN_FAILS")
+    monkeypatch.delenv("SPARK_STAND_IN_FAILS")
     assert server.ensure(config).record.process.alive()
 
 
@@ -298,7 +298,7 @@ def test_an_attempt_never_starts_a_server_itself_but_asks_the_worker(
 def test_an_attempt_whose_worker_cannot_start_the_server_is_told_why(
     config: Config, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STAND_IN_FAILS", "1")
+    monkeypatch.setenv("SPARK_STAND_IN_FAILS", "1")
     program = [sys.executable, "-c", ENSURE, str(config.root), json.dumps(settings), "0"]
     asking = subprocess.Popen(
         program, stderr=subprocess.PIPE, text=True, env={**os.environ, "ICEFLOE_ATTEMPT": "run/step/1/1"}

@@ -316,7 +316,7 @@ def test_a_run_and_explain_plan_for_the_cores_of_the_server(
     writes.write(GROUPED, "account_id", "event_day")
     Explaining(bench.runs.client, bench.lake).explain(bench.push())
     cores = local_cores(project.config.spark.master)
-    assert cores is not None and asked == [cores, cores]
+    assert cores is not None and len(asked) >= 2 and set(asked) == {cores}
 
 
 def test_explain_on_the_command_line_shows_pattern_reasons_and_sql(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from icefloe.cli.output import Output, OutputOption, byte_text, console, note, notes, print_json
+from icefloe.cli.output import Output, OutputOption, console, note, notes, print_json
 from icefloe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _table(result: DemoResult) -> Table:
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("one day's load, both stages")
     table.add_column("")
-    for heading in ("seconds", "rows read", "bytes read"):
+    for heading in ("seconds", "rows read"):
         table.add_column(heading, justify="right")
     longest = max(size.mean(way).seconds for size in result.sizes for way in ("lookback", "incremental"))
     for size in result.sizes:
@@ -191,9 +191,8 @@ def _table(result: DemoResult) -> Table:
             ("  incremental", incremental, "green"),
         ):
             bar = _bar(cost.seconds / longest, style)
-            table.add_row(name, bar, f"{cost.seconds:.1f}", f"{cost.rows:,}", byte_text(cost.bytes))
-        searched = (f"{incremental.searched_rows:,}", byte_text(incremental.searched_bytes))
-        table.add_row("    of it by the step itself", "", "", *searched, style="dim")
+            table.add_row(name, bar, f"{cost.seconds:.1f}", f"{cost.rows:,}")
+        table.add_row("    of it by the step itself", "", "", f"{incremental.searched_rows:,}", style="dim")
         ratios = (size.ratio("seconds"), size.ratio("rows"))
         table.add_row("  ratio", "", *(f"{ratio:.2f}" for ratio in ratios), style="bold")
     return table
@@ -207,7 +206,7 @@ def _bar(share: float, style: str) -> Text:
 def meaning(result: DemoResult) -> Text:
     """One sentence: what happens to the bill."""
     first, last = result.sizes[0], result.sizes[-1]
-    share = f"Incrementally a day's load costs {first.ratio('seconds'):.0%} of the lookback's compute time"
+    share = f"Incrementally a day's load costs {first.ratio('seconds'):.0%} of the lookback's run time"
     if last is first:
         return Text(f"{share}.")
     times = last.events_per_day / first.events_per_day
@@ -235,8 +234,7 @@ def _how(result: DemoResult) -> Iterator[Text]:
     size = result.sizes[0]
     for line in (
         "Seconds are those of the runs, from start to end, on one Spark server that both ways have warmed up alike.",
-        "Read: what Spark's tasks read by its own count, and what the step decoded itself to find changed keys. Spark's count of bytes",
-        "is too low for larger files, most of all for the lookback, so bytes have no ratio; rows are counted in full.",
+        "Rows read: by Spark's tasks, as Spark counts them, and by the step itself to find changed keys.",
         f"An event takes {size.bytes_per_event:.0f} bytes on disk. The demo took {result.seconds / 60:.1f} min; --seed {result.seed} makes the same events.",
     ):
         yield Text(line, style="dim")

@@ -83,7 +83,6 @@ class Pipeline:
         return Cost(
             seconds=view.ended_at - view.started_at,
             searched_rows=sum(int(values.get("searched_rows", 0)) for values in outputs),
-            searched_bytes=sum(int(values.get("searched_bytes", 0)) for values in outputs),
         )
 
     def proofs(self) -> tuple[Proof, ...]:

@@ -17,34 +17,25 @@ class Cost:
 
     seconds: float = 0.0
     spark_rows: int = 0
-    spark_bytes: int = 0
     searched_rows: int = 0
-    searched_bytes: int = 0
 
     @property
     def rows(self) -> int:
         return self.spark_rows + self.searched_rows
 
-    @property
-    def bytes(self) -> int:
-        return self.spark_bytes + self.searched_bytes
-
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.seconds + other.seconds,
             self.spark_rows + other.spark_rows,
-            self.spark_bytes + other.spark_bytes,
             self.searched_rows + other.searched_rows,
-            self.searched_bytes + other.searched_bytes,
         )
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
-            "bytes": self.bytes,
             "seconds": round(self.seconds, 3),
-            "read_by_spark": {"rows": self.spark_rows, "bytes": self.spark_bytes},
-            "read_by_steps": {"rows": self.searched_rows, "bytes": self.searched_bytes},
+            "rows_read_by_spark": self.spark_rows,
+            "rows_read_by_steps": self.searched_rows,
         }
 
 
@@ -90,7 +81,7 @@ class SizeResult:
     def total(self, way: Way) -> Cost:
         return sum((load.lookback if way == "lookback" else load.incremental for load in self.rounds), Cost())
 
-    def ratio(self, what: Literal["seconds", "rows", "bytes"]) -> float:
+    def ratio(self, what: Literal["seconds", "rows"]) -> float:
         """Of what the lookback took, how much the incremental way did."""
         whole: float = getattr(self.total("lookback"), what)
         part: float = getattr(self.total("incremental"), what)
@@ -102,9 +93,7 @@ class SizeResult:
         return Cost(
             total.seconds / loads,
             total.spark_rows // loads,
-            total.spark_bytes // loads,
             total.searched_rows // loads,
-            total.searched_bytes // loads,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +104,6 @@ class SizeResult:
             "incremental": self.total("incremental").to_dict(),
             "ratio": {
                 "rows": round(self.ratio("rows"), 4),
-                "bytes": round(self.ratio("bytes"), 4),
                 "seconds": round(self.ratio("seconds"), 4),
             },
             "days": [

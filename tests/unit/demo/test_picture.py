@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def size(events: int, lookback: float, incremental: float) -> SizeResult:
-    costs = Cost(lookback, 1000, 50_000_000), Cost(incremental, 100, 4_000_000, 60, 1_000_000)
+    costs = Cost(lookback, 1000), Cost(incremental, 100, 60)
     return SizeResult(events, 42.0, (Round(DAY, 3, *costs), Round(DAY, 3, *costs)), (EQUAL,))
 
 
@@ -54,7 +54,7 @@ def test_tables_that_differ_are_the_pictures_verdict() -> None:
 
 def test_the_sentence_says_what_happens_to_the_bill() -> None:
     assert meaning(RESULT).plain == (
-        "Incrementally a day's load costs 30% of the lookback's compute time; with 2 times the events 20%: "
+        "Incrementally a day's load costs 30% of the lookback's run time; with 2 times the events 20%: "
         "the lookback's bill grows 2.0 times, the incremental one's 1.3 times."
     )
     assert "bill" not in meaning(replace(RESULT, sizes=RESULT.sizes[:1])).plain

@@ -87,7 +87,7 @@ class Preparation:
 
     def first_plan(self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None) -> Plan:
         """Of a target that does not exist yet: how it is to be made."""
-        return choice.plan(self.analysis, facts.target, facts.contents, columns=columns, span=span)
+        return choice.plan(self.analysis, facts.target, facts.contents, columns=columns, span=span, cores=self._cores)
 
     def as_made(self, facts: Facts, columns: Sequence[Column], span: Span | None, defaults: Mapping[str, str]) -> Facts:
         """A missing target as a run would make it. ``defaults`` are the catalog's own for new tables."""
