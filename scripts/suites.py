@@ -21,7 +21,8 @@ from pathlib import Path
 from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN_VARIABLE = "ICEFLOE_TEST_RUN"
+RUN_VARIABLE = "XDG_ICEFLOE_TEST_RUN"
+"""Marks every process of a run. Steps and Spark servers get an allow-list of the environment, which this name passes."""
 LINT = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
@@ -116,7 +117,7 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     if not folder.is_dir():
         return Result(name, 0, 0, 0)
     report = scratch / f"{name}.xml"
-    command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}"]
+    command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}", "--durations=12", "--durations-min=4"]
     if not long:
         command += ["-m", "not long"]
     process = subprocess.Popen(
