@@ -72,7 +72,7 @@ _TIMEOUT = Cause("it took longer than its timeout", "step.timeout")
 
 
 class Executor:
-    """The attempts of one worker. ``attempts`` are under way, ``litter`` are folders of those that have ended."""
+    """The attempts of one worker. ``attempts`` are under way, ``ended`` are folders of those that have ended."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Executor:
         self._judging: dict[AttemptKey, Call] = {}
         self._closing = False
         self.attempts: dict[AttemptKey, Attempt] = {}
-        self.litter: list[Attempt] = []
+        self.ended: list[Attempt] = []
 
     def open(self) -> None:
         """Have the launcher ready before the first step needs it."""
@@ -123,8 +123,8 @@ class Executor:
         self.tidy()
 
     def tidy(self) -> None:
-        while self.litter:
-            self.litter.pop().clean_up()
+        while self.ended:
+            self.ended.pop().clean_up()
 
     # -- beginning ---------------------------------------------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ class Executor:
             with suppress(Refused):
                 self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
-        self.litter.append(attempt)
+        self.ended.append(attempt)
         self._ledger.more_ready = True
 
     def do_afterwards(self, attempt: Attempt, done: Done) -> None:
@@ -517,7 +517,7 @@ class Executor:
 
     def _forget(self, attempt: Attempt) -> None:
         if self.attempts.pop(attempt.key, None) is not None:
-            self.litter.append(attempt)
+            self.ended.append(attempt)
 
     def extend_leases(self) -> None:
         for attempt in self.attempts.values():

@@ -2,7 +2,7 @@
 
 A worker takes away the folders of its own attempts, and who takes over from a dead one those whose result it could use. Others stay, and
 so do the lock files of killed workers. Each of them is named by a claim or a worker that never comes again (a claim's generation only
-goes up), so what no claim holds any more is litter.
+goes up), so what no claim holds any more is left over.
 """
 
 from __future__ import annotations

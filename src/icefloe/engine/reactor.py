@@ -1,6 +1,6 @@
 """The worker's one thread: it sleeps until something happens, and then calls whom it concerns.
 
-Sockets are watched, timers come due, and other threads leave letters: calls to be made in this thread.
+Sockets are watched, timers come due, and other threads leave callbacks to be made in this thread.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Speaker(Protocol):
 class Reactor:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._mail: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._callbacks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._closed = False
-        self._bell, self._rope = socket.socketpair()
-        self._bell.setblocking(False)
-        self._rope.setblocking(False)
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
 
-    def post(self, letter: Callable[[], None]) -> None:
+    def post(self, callback: Callable[[], None]) -> None:
         """Have something called in the reactor's thread; from any thread, or a signal handler."""
-        self._mail.put(letter)
+        self._callbacks.put(callback)
         try:
-            self._rope.send(b"!")
+            self._wake_writer.send(b"!")
         except BlockingIOError:
             pass  # so many have rung that it wakes anyway
         except OSError:
@@ -54,21 +54,21 @@ class Reactor:
 
     def busy(self) -> bool:
         """Whether somebody is waiting to be heard."""
-        return not self._mail.empty() or bool(self._selector.select(0))
+        return not self._callbacks.empty() or bool(self._selector.select(0))
 
     def turn(self, until: float) -> None:
         """Sleep until ``until`` at most, and deal with what has happened."""
         now = time.monotonic()
         until = min([until, *(due for due, _ in self._timers)])
         for key, _ in self._selector.select(max(0.0, until - now)):
-            if key.fileobj is self._bell:
+            if key.fileobj is self._wake_reader:
                 with suppress(BlockingIOError):
-                    self._bell.recv(4096)
+                    self._wake_reader.recv(4096)
             else:
                 key.data()
         with suppress(queue.Empty):
             while True:
-                self._mail.get_nowait()()
+                self._callbacks.get_nowait()()
         now = time.monotonic()
         due = [timer for timer in self._timers if timer[0] <= now]
         self._timers = [timer for timer in self._timers if timer[0] > now]
@@ -78,5 +78,5 @@ class Reactor:
     def close(self) -> None:
         self._closed = True
         self._selector.close()
-        self._bell.close()
-        self._rope.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
