@@ -24,17 +24,17 @@ from benchmarks.playback import (
     since,
 )
 from icefloe.capture import building, planning
-from icefloe.capture.building import Wish
+from icefloe.capture.building import CaptureOptions
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 from icefloe.store.captures import CheckpointRecord
 
 
@@ -141,7 +141,7 @@ class Pipeline:
         return counts.get(0, 0), counts.get(1, 0)
 
 
-WISH = Wish(
+WISH = CaptureOptions(
     operations=("append",),
     on_other_operations="fail",
     on_gap="fail",
@@ -160,7 +160,7 @@ class Consumer:
 
     lake: Lake
     table: str
-    wish: Wish = WISH
+    wish: CaptureOptions = WISH
     checkpoint: CheckpointRecord | None = None
     number: int = 0
 
@@ -211,20 +211,20 @@ class Incremental:
 
     def stage1(self) -> None:
         text = self.pipeline.clean(self.pipeline.source)
-        self._run(self._source, Request(text, self.daily, partition_by=("event_day",), compact=self.compact))
+        self._run(self._source, WriteRequest(text, self.daily, partition_by=("event_day",), compact=self.compact))
 
     def stage2(self) -> None:
         text = self.aggregate.format(source=self.daily)
-        self._run(self._daily, Request(text, self.agg, keys=self.keys, compact=self.compact))
+        self._run(self._daily, WriteRequest(text, self.agg, keys=self.keys, compact=self.compact))
 
-    def _run(self, consumer: Consumer, request: Request) -> None:
+    def _run(self, consumer: Consumer, request: WriteRequest) -> None:
         source = consumer.capture()
         mark = Mark(request.target, f"snapshot {source.end.snapshot_id if source.end else 0}")
         branch = f"attempt_{uuid4().hex[:8]}"
         execution.run(
             self.pipeline.spark,
             self._lake,
-            Work(request, (source,), properties=self.properties),
+            WriteJob(request, (source,), properties=self.properties),
             lambda number: Fencing(mark, branch_of_round(branch, number)),
             self.said.append,
         )

@@ -117,7 +117,16 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     if not folder.is_dir():
         return Result(name, 0, 0, 0)
     report = scratch / f"{name}.xml"
-    command = [sys.executable, "-m", "pytest", str(folder), "-q", f"--junitxml={report}", "--durations=12", "--durations-min=4"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(folder),
+        "-q",
+        f"--junitxml={report}",
+        "--durations=12",
+        "--durations-min=4",
+    ]
     if not long:
         command += ["-m", "not long"]
     process = subprocess.Popen(

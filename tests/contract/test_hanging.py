@@ -13,7 +13,7 @@ import pytest
 
 from icefloe import suppressed
 from icefloe.engine import executor
-from icefloe.steps.contract import Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
+from icefloe.steps.contract import Done, Outcome, OutcomeKind, Progress, StepContext, StepRuntime, builtin
 from icefloe.steps.noop import NoOpStep
 from icefloe.steps.registry import OWN, Registry
 from icefloe.workflow.step_types import HttpSettings, StepType
@@ -155,7 +155,7 @@ class After(StepRuntime):
     def start(self, context: StepContext) -> Progress:
         settings = context.parsed(self.type)
         assert isinstance(settings, HttpSettings)
-        return Done(Outcome(Kind.SUCCEEDED), after_commit=getattr(self, settings.url.rpartition("/")[2]))
+        return Done(Outcome(OutcomeKind.SUCCEEDED), after_commit=getattr(self, settings.url.rpartition("/")[2]))
 
     def hang(self) -> None:
         self.hanging.append("x")

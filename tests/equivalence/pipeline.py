@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icefloe.capture import commits, published, release
-from icefloe.capture.building import Wish
-from icefloe.capture.capturing import Capturing, Request, Taken
+from icefloe.capture.building import CaptureOptions
+from icefloe.capture.capturing import BuiltCapture, CaptureRequest, Capturing
 from icefloe.capture.planning import Bounds
 from icefloe.lake import Lake
 from icefloe.store import migrations
@@ -58,7 +58,7 @@ class Pipeline:
     def _batch(self) -> None:
         self._number += 1
         taken = self._capturing().take()
-        assert isinstance(taken, Taken)
+        assert isinstance(taken, BuiltCapture)
         (source,) = taken.sources
         if self._expires and source.end is not None and source.end.snapshot_id == self._head():
             # Only what the pins and the checkpoint's tag hold stays. A backlog's history would be lost, and said so.
@@ -89,7 +89,7 @@ class Pipeline:
         return head.snapshot_id if head is not None else None
 
     def _capturing(self) -> Capturing:
-        request = Request(
+        request = CaptureRequest(
             consumer=f"{self.namespace}/capture",
             workflow_id=self.namespace,
             run_id=f"run-{self._number}",
@@ -99,7 +99,7 @@ class Pipeline:
             ref="main",
             start=None,
             bounds=Bounds(snapshots=self.chance.choice((None, None, 1, 2))),
-            wish=Wish(
+            wish=CaptureOptions(
                 operations=("append", "overwrite", "delete") if self.source.rewrites else ("append",),
                 on_other_operations="fail",
                 on_gap="fail",

@@ -13,11 +13,11 @@ from icefloe.config import Config
 from icefloe.lake.history import head
 from icefloe.lake.predicates import string_literal
 from icefloe.planner import compaction
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.spark.marks import MARK
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.told import Told
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.writing.write_report import WriteReport
 from tests.planner.world import World, fencing
 
 if TYPE_CHECKING:
@@ -43,15 +43,19 @@ class Batches:
         self.world.captured = ("plays",)
 
     def batch(
-        self, session: Any = None, ref: str = "main", tell: Callable[[Told], None] = lambda told: None, **more: Any
+        self,
+        session: Any = None,
+        ref: str = "main",
+        tell: Callable[[WriteReport], None] = lambda told: None,
+        **more: Any,
     ) -> list[str]:
         said: list[str] = []
         places = ["NULL" if place is None else string_literal(place) for place in PLACES]
         rows = ", ".join(f"({account}, {place})" for account in (1, 2) for place in places)
         self.spark.sql(f"INSERT INTO {self.source} VALUES {rows}").collect()
         self.world.capture()
-        request = Request(self.text, self.target, self.keys, partition_by=("country",), **more)
-        work = Work(request, tuple(self.world.sources), self.properties)
+        request = WriteRequest(self.text, self.target, self.keys, partition_by=("country",), **more)
+        work = WriteJob(request, tuple(self.world.sources), self.properties)
         fences = fencing(uuid4().hex, "run")
         execution.run(
             session or self.spark,
@@ -115,7 +119,7 @@ def test_what_joining_reads_and_writes_is_in_the_ledger(project_config: Config, 
     batches = Batches(project_config, spark, COPY)
     for _ in range(3):
         batches.batch()
-    heard: list[Told] = []
+    heard: list[WriteReport] = []
     before = {
         row[0]: row[1]
         for row in spark.sql(f"SELECT file_path, file_size_in_bytes FROM {batches.target}.files").collect()

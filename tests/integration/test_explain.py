@@ -14,13 +14,13 @@ import pytest
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.planner import cost
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
-from icefloe.steps.writing import execution, told
-from icefloe.steps.writing.told import Told
+from icefloe.steps.writing import execution, write_report
 from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.writing.write_report import WriteReport
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project
@@ -108,16 +108,16 @@ def test_explain_prints_the_plan_that_the_run_carries_out(
 ) -> None:
     n, lake = project.namespace, Lake.open(project.config)
     plans: dict[Path, dict[str, Any]] = {}
-    read = told.read
+    read = write_report.read
 
-    def listening(folder: Path) -> Told:
+    def listening(folder: Path) -> WriteReport:
         """What the step's own process says that it has carried out."""
         said = read(folder)
         if said.plan is not None:
             plans[folder] = dict(said.plan)
         return said
 
-    monkeypatch.setattr(told, "read", listening)
+    monkeypatch.setattr(write_report, "read", listening)
     workflow_id = runs.push(definition(n))
     patterns: set[str] = set()
     for change in ("", *CHANGES):
@@ -164,7 +164,7 @@ def test_a_target_is_equal_whether_a_delete_is_followed_by_keys_or_by_a_full_run
         """The pattern that was taken; the target equals the SELECT."""
         world.capture()
         logic = LogicOrder("workflow/step", select)
-        work = Work(Request(select, target), tuple(world.sources), logic=logic)
+        work = WriteJob(WriteRequest(select, target), tuple(world.sources), logic=logic)
         said: list[str] = []
         execution.run(spark, world.lake, work, fencing(f"batch {world.batch}", "run"), said.append)
         world.commit()

@@ -25,7 +25,7 @@ from icefloe.planner.errors import (
     TargetMismatchError,
     UnsoundPatternError,
 )
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.plan import FOUND_ROWS, Plan
 from icefloe.rows.deleting import Deletion
 from icefloe.rows.finding import Finder
@@ -36,7 +36,7 @@ from icefloe.spark.launch import local_cores
 from icefloe.spark.session import connect
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.searching import Searching
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project
@@ -161,9 +161,11 @@ class Writes:
 
     def write(self, text: str, *keys: str, mark: str | None = None, **more: Any) -> list[str]:
         said: list[str] = []
-        request = Request(text.format(n=self.world.namespace), f"{self.world.namespace}.target", keys, **more)
+        request = WriteRequest(text.format(n=self.world.namespace), f"{self.world.namespace}.target", keys, **more)
         fences = fencing(mark or uuid4().hex, "run")
-        execution.run(self.world.spark, self.world.lake, Work(request, tuple(self.world.sources)), fences, said.append)
+        execution.run(
+            self.world.spark, self.world.lake, WriteJob(request, tuple(self.world.sources)), fences, said.append
+        )
         return said
 
     def next_batch(self) -> None:
@@ -215,8 +217,8 @@ def test_a_target_is_made_in_version_3_unless_the_project_or_the_step_says_other
     world = writes.world
 
     def made(**properties: str) -> int:
-        request = Request(GROUPED.format(n=world.namespace), f"{world.namespace}.made_{uuid4().hex[:6]}")
-        work = Work(request, tuple(world.sources), properties)
+        request = WriteRequest(GROUPED.format(n=world.namespace), f"{world.namespace}.made_{uuid4().hex[:6]}")
+        work = WriteJob(request, tuple(world.sources), properties)
         execution.run(world.spark, world.lake, work, fencing(uuid4().hex, "run"), lambda line: None)
         return world.lake.table(request.target).metadata.format_version
 

@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from icefloe.config import FILE_NAME
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.steps.writing import execution
-from icefloe.steps.writing.told import Told
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.writing.write_report import WriteReport
 from icefloe.store import savings as stored
 from icefloe.store.savings import SavingsRecord
 from tests.integration.test_planned_writes import Bench, cause
@@ -194,13 +194,13 @@ def test_a_batch_that_was_published_and_not_told_is_counted_by_the_next_attempt(
 ) -> None:
     world = World.make(spark, project.config, 7, only_appends=True)
     world.capture()
-    heard: list[Told] = []
+    heard: list[WriteReport] = []
     text = f"SELECT account_id, event_day, count(*) AS n FROM {world.namespace}.events GROUP BY account_id, event_day"
-    request = Request(text, f"{world.namespace}.target", ("account_id", "event_day"))
+    request = WriteRequest(text, f"{world.namespace}.target", ("account_id", "event_day"))
     mark = uuid4().hex
 
     def attempt(run: str) -> Any:
-        work = Work(request, tuple(world.sources))
+        work = WriteJob(request, tuple(world.sources))
         execution.run(spark, world.lake, work, fencing(mark, run), lambda line: None, tell=heard.append)
         return heard[-1].savings
 

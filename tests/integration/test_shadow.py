@@ -15,12 +15,12 @@ import pytest
 from icefloe.config import Config
 from icefloe.planner import shadow
 from icefloe.planner.errors import NotRepeatableError, ShadowMismatchError
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fence
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.shadowing import UncapturedMovedError
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 from tests.planner.corpus import BY_NAME, CORPUS
 from tests.planner.world import World, fencing, play
 
@@ -97,7 +97,7 @@ class Writes:
 
     def __init__(self, world: World, text: str, *keys: str, **more: Any) -> None:
         self.world = world
-        self.request = Request(text.format(n=world.namespace), f"{world.namespace}.target", keys, **more)
+        self.request = WriteRequest(text.format(n=world.namespace), f"{world.namespace}.target", keys, **more)
         self.mark = 0
         world.capture()
         self.write("off")
@@ -108,7 +108,7 @@ class Writes:
         """What it said, and the comparisons that it ran. The same mark for every attempt at one batch, and in every run of the test: it decides the sample."""
         said: list[str] = []
         session = Tampering(self.world.spark, act)
-        work = Work(self.request, tuple(self.world.sources), shadow=mode)
+        work = WriteJob(self.request, tuple(self.world.sources), shadow=mode)
         fences = fencing(f"batch {self.mark}", "run")
         not_published = nullcontext() if publish else patch.object(Fence, "_move", side_effect=NotPublishedError)
         with suppress(NotPublishedError), not_published:

@@ -9,14 +9,14 @@ import pytest
 
 from icefloe.config import Config
 from icefloe.planner.errors import RangeError
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.service.explain import Explaining
 from icefloe.service.views import RunView
 from icefloe.spark.session import connect
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.told import Told
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.writing.write_report import WriteReport
 from tests.integration.test_planned_writes import GROUPED, SELECT, Bench, Writes, cause
 from tests.planner.world import fencing
 from tests.spark_server import Project
@@ -177,13 +177,13 @@ def test_a_range_without_sense_is_refused_before_a_target_is_made(bench: Ranges,
 
 
 class InProcess(Writes):
-    def range(self, text: str, mark: str, *, captured: bool = True, told: list[Told] | None = None) -> list[str]:
+    def range(self, text: str, mark: str, *, captured: bool = True, told: list[WriteReport] | None = None) -> list[str]:
         said: list[str] = []
-        request = Request(
+        request = WriteRequest(
             GROUPED.format(n=self.world.namespace), f"{self.world.namespace}.target", ("account_id", "event_day")
         )
         sources = tuple(self.world.sources) if captured else ()
-        work = Work(request, sources, range=RangeOrder(text, for_run=True))
+        work = WriteJob(request, sources, range=RangeOrder(text, for_run=True))
         tell = told.append if told is not None else lambda one: None
         execution.run(self.world.spark, self.world.lake, work, fencing(mark, "run"), said.append, tell=tell)
         return said
@@ -207,7 +207,7 @@ def test_a_batch_is_published_with_its_range_once_and_never_with_another(writes:
 
 
 def test_the_ledger_counts_the_partitions_of_the_range(writes: InProcess) -> None:
-    told: list[Told] = []
+    told: list[WriteReport] = []
     writes.range("event_day 2026-03-02..2026-03-02", "counted", captured=False, told=told)
     events = f"{writes.world.namespace}.events"
     rows = writes.world.spark.sql(f"SELECT count(*) FROM {events} WHERE event_day = DATE'2026-03-02'").collect()[0][0]

@@ -11,24 +11,24 @@ from unittest.mock import patch
 from uuid import uuid4
 
 from icefloe.capture import building, planning
-from icefloe.capture.building import Wish
+from icefloe.capture.building import CaptureOptions
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.lake.change_table import unique_name
 from icefloe.planner import choice, compaction, search, statements
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import execution
 from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 from icefloe.store.captures import CheckpointRecord
 from tests.planner.corpus import Case
 
-WISH = Wish(
+WISH = CaptureOptions(
     operations=("append", "overwrite", "delete"),
     on_other_operations="fail",
     on_gap="fail",
@@ -289,9 +289,9 @@ class World:
         with few, alone, here, large, joined:
             execution.run(self.spark, self.lake, self.work(case), self.fencing(case), said.append)
 
-    def work(self, case: Case) -> Work:
-        return Work(
-            request=Request(
+    def work(self, case: Case) -> WriteJob:
+        return WriteJob(
+            request=WriteRequest(
                 text=self.text(case),
                 target=self.target(case),
                 keys=case.keys,

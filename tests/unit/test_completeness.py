@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.capture import completeness
-from icefloe.capture.completeness import ColumnError, Goal, reached, said_by
+from icefloe.capture.completeness import ColumnError, WatermarkGoal, reached, said_by
 from icefloe.capture.sources import Source
 from icefloe.lake.ranges import Range
 from icefloe.lake.values import Nanoseconds
@@ -98,7 +98,7 @@ def test_batch_after_batch_it_never_goes_back_and_never_says_too_much(
 ) -> None:
     day = 86_400.0
     start = (739_000 - date(1970, 1, 1).toordinal()) * day
-    goal = Goal("db.t", {"db.a": "day", "db.b": "day"}, lateness_days * day)
+    goal = WatermarkGoal("db.t", {"db.a": "day", "db.b": "day"}, lateness_days * day)
     now = start + today * day
     before: dict[str, float] = {}
     last = -math.inf

@@ -17,18 +17,18 @@ from icefloe.engine.events import (
     Claim,
     Ended,
     Event,
+    ForeachProgress,
     HandedOver,
     IterationsStarted,
     Kill,
-    Loop,
     Lost,
     Pause,
     Ready,
     Refused,
-    Request,
     Restart,
     RestartFrom,
     Resume,
+    RunRequest,
     RunState,
     Skip,
     Started,
@@ -41,7 +41,7 @@ from icefloe.engine.events import (
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW, Edge, Graph, Node
 from icefloe.engine.machine import Decision, Rules, decide
 from icefloe.engine.states import STEP_MOVES, RunStatus, StepStatus
-from icefloe.steps.contract import Cause, Kind, Outcome
+from icefloe.steps.contract import Cause, Outcome, OutcomeKind
 from icefloe.workflow.model import Backoff, FailureMode, RetryPolicy
 
 NO_RETRY = RetryPolicy(error=0, platform=10, timeout=0)
@@ -71,7 +71,7 @@ class Play:
     def status(self, step: str) -> StepStatus:
         return self.run.steps[step].status
 
-    def finish(self, step: str, kind: Kind = Kind.SUCCEEDED, **outcome: object) -> Decision:
+    def finish(self, step: str, kind: OutcomeKind = OutcomeKind.SUCCEEDED, **outcome: object) -> Decision:
         self(Claim(step, "me"))
         return self(Ended(step, self.run.steps[step].generation, Outcome(kind, **outcome)))  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ def test_a_failed_step_lets_other_branches_finish_and_then_fails_the_run() -> No
     )
     play = Play(graph)
     play(Begin())
-    play.finish("bad", Kind.ERROR, cause=Cause("exit code 3"))
+    play.finish("bad", OutcomeKind.ERROR, cause=Cause("exit code 3"))
     assert play.run.status is RunStatus.IN_PROGRESS
     play.finish("good")
     play.finish("after_good")
@@ -124,9 +124,9 @@ def test_fail_immediately_ends_the_others_at_once() -> None:
     play = Play(Graph.of(nodes, []))
     play(Begin())
     play(Claim("long", "me"))
-    decision = play.finish("bad", Kind.ERROR)
+    decision = play.finish("bad", OutcomeKind.ERROR)
     assert Cancel("long", "me") in decision.effects
-    play(Ended("long", 1, Outcome(Kind.STOPPED)))
+    play(Ended("long", 1, Outcome(OutcomeKind.STOPPED)))
     assert play.run.status is RunStatus.FAILED
     assert play.status("long") is StepStatus.STOPPED
 
@@ -134,7 +134,7 @@ def test_fail_immediately_ends_the_others_at_once() -> None:
 def test_an_ignored_failure_completes_with_error_and_successors_go_on() -> None:
     play = Play(chain("a", "b", a=Node("a", "shell", FailureMode.IGNORE_FAILURE, NO_RETRY)))
     play(Begin())
-    play.finish("a", Kind.ERROR)
+    play.finish("a", OutcomeKind.ERROR)
     assert play.status("a") is StepStatus.COMPLETED_WITH_ERROR
     play.finish("b")
     assert play.run.status is RunStatus.SUCCEEDED
@@ -144,10 +144,10 @@ def test_failures_are_retried_by_their_own_kind_with_growing_delay_and_jitter() 
     policy = RetryPolicy(error=2, platform=1, timeout=0, backoff=Backoff(initial=10, factor=3))
     play = Play(chain("a", a=Node("a", "shell", retry=policy)), Rules(jitter=lambda: 0.4))
     play(Begin())
-    assert play.finish("a", Kind.ERROR).effects == (Ready("a", pytest.approx(9.0)),)
-    assert play.finish("a", Kind.PLATFORM).effects == (Ready("a", pytest.approx(9.0)),)
-    assert play.finish("a", Kind.ERROR).effects == (Ready("a", pytest.approx(27.0)),)
-    assert play.finish("a", Kind.TIMEOUT).run.status is RunStatus.FAILED
+    assert play.finish("a", OutcomeKind.ERROR).effects == (Ready("a", pytest.approx(9.0)),)
+    assert play.finish("a", OutcomeKind.PLATFORM).effects == (Ready("a", pytest.approx(9.0)),)
+    assert play.finish("a", OutcomeKind.ERROR).effects == (Ready("a", pytest.approx(27.0)),)
+    assert play.finish("a", OutcomeKind.TIMEOUT).run.status is RunStatus.FAILED
     assert play.run.steps["a"].attempt == 4
     assert play.status("a") is StepStatus.TIMEOUT_FAILED
 
@@ -159,8 +159,8 @@ def test_a_claim_that_was_lost_can_report_nothing() -> None:
     play(Lost("a", "slow"))
     play(Claim("a", "quick"))
     with pytest.raises(Refused):
-        play(Ended("a", 1, Outcome(Kind.SUCCEEDED)))
-    play(Ended("a", 2, Outcome(Kind.SUCCEEDED)))
+        play(Ended("a", 1, Outcome(OutcomeKind.SUCCEEDED)))
+    play(Ended("a", 2, Outcome(OutcomeKind.SUCCEEDED)))
     assert play.run.status is RunStatus.SUCCEEDED
 
 
@@ -179,7 +179,7 @@ def test_stop_waits_for_what_runs_and_ends_as_stopped_and_restart_does_the_rest(
     play(Begin())
     play(Claim("a", "me"))
     assert play(Stop("ann")).effects == (Cancel("a", "me"),)
-    play(Ended("a", 1, Outcome(Kind.STOPPED)))
+    play(Ended("a", 1, Outcome(OutcomeKind.STOPPED)))
     assert play.run.status is RunStatus.STOPPED
     play(Restart("ann"))
     play(Begin())
@@ -201,7 +201,7 @@ def test_kill_ends_at_once_as_failed_and_fences_the_owner() -> None:
     assert Cancel("a", "me", lost=True) in play(Kill("ann")).effects
     assert play.run.status is RunStatus.FAILED
     with pytest.raises(Refused):
-        play(Ended("a", 1, Outcome(Kind.SUCCEEDED)))
+        play(Ended("a", 1, Outcome(OutcomeKind.SUCCEEDED)))
 
 
 def test_paused_runs_start_nothing_new_until_resumed() -> None:
@@ -209,7 +209,7 @@ def test_paused_runs_start_nothing_new_until_resumed() -> None:
     play(Begin())
     play(Claim("a", "me"))
     play(Pause("ann"))
-    assert not play(Ended("a", 1, Outcome(Kind.SUCCEEDED))).effects
+    assert not play(Ended("a", 1, Outcome(OutcomeKind.SUCCEEDED))).effects
     assert play(Resume("ann")).effects == (Ready("b", 0.0),)
 
 
@@ -230,7 +230,7 @@ def test_restart_from_a_step_repeats_it_and_everything_after_it() -> None:
 def test_skipping_a_failed_step_lets_the_run_go_on() -> None:
     play = Play(chain("a", "b"))
     play(Begin())
-    play.finish("a", Kind.ERROR)
+    play.finish("a", OutcomeKind.ERROR)
     play(Skip("a", "ann"))
     play(Begin())
     play.finish("b")
@@ -253,15 +253,15 @@ def test_a_foreach_ends_by_its_counters_and_a_restart_walks_the_failed_iteration
     play = Play(chain("each", each=Node("each", FOREACH, retry=NO_RETRY)))
     play(Begin())
     play(Claim("each", "me"))
-    play(Started("each", 1, loop=Loop(3, next=2, running=2)))
+    play(Started("each", 1, loop=ForeachProgress(3, next=2, running=2)))
     assert play(ChildEnded("each", RunStatus.SUCCEEDED, iteration=0)).effects == (StartIterations("each"),)
-    play(IterationsStarted("each", Loop(3, next=3, running=2, succeeded=1)))
+    play(IterationsStarted("each", ForeachProgress(3, next=3, running=2, succeeded=1)))
     play(ChildEnded("each", RunStatus.FAILED, iteration=1))
     play(ChildEnded("each", RunStatus.SUCCEEDED, iteration=2))
     assert play.run.status is RunStatus.FAILED
     assert "1 of 3 iterations failed" in (play.run.cause or Cause("")).message
     play(Restart("ann"))
-    assert play.run.steps["each"].loop == Loop(3, next=3, succeeded=2, redo_after=-1)
+    assert play.run.steps["each"].loop == ForeachProgress(3, next=3, succeeded=2, redo_after=-1)
 
 
 def test_stopping_a_run_stops_the_runs_its_steps_started() -> None:
@@ -279,11 +279,11 @@ def test_a_timed_out_run_ends_its_steps_as_timed_out() -> None:
     play(Begin())
     play(Claim("a", "me"))
     play(TimeOut(5))
-    play(Ended("a", 1, Outcome(Kind.STOPPED)))
+    play(Ended("a", 1, Outcome(OutcomeKind.STOPPED)))
     assert (play.run.status, play.status("a")) == (RunStatus.TIMED_OUT, StepStatus.TIMED_OUT)
 
 
-KINDS = st.sampled_from(list(Kind))
+KINDS = st.sampled_from(list(OutcomeKind))
 
 
 @st.composite
@@ -343,7 +343,7 @@ class AnyHistory(RuleBasedStateMachine):
     def start_step(self, step: str) -> None:
         state = self.run_state.steps[step]
         node = self.graph.nodes[step]
-        loop = (state.loop if state.resumes and state.loop else Loop(2)) if node.type == FOREACH else None
+        loop = (state.loop if state.resumes and state.loop else ForeachProgress(2)) if node.type == FOREACH else None
         if self.send(Started(step, state.generation, loop=loop)) and loop is not None:
             self.more_iterations(step)
 
@@ -352,7 +352,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.start_step(data.draw(st.sampled_from(list(self.graph.nodes))))
 
     @rule(data=st.data(), kind=KINDS, stale=st.booleans())
-    def ended(self, data: st.DataObject, kind: Kind, stale: bool) -> None:
+    def ended(self, data: st.DataObject, kind: OutcomeKind, stale: bool) -> None:
         step = data.draw(st.sampled_from(list(self.graph.nodes)))
         state = self.run_state.steps[step]
         if state.owner is None and self.graph.nodes[step].starts_runs:
@@ -427,7 +427,7 @@ class AnyHistory(RuleBasedStateMachine):
                 elif state.status is StepStatus.STARTING and starts_runs and state.request is None:
                     self.start_step(step.id)
                 elif state.status.active and state.owner is not None:
-                    kind = Kind.STOPPED if state.request else Kind.SUCCEEDED
+                    kind = OutcomeKind.STOPPED if state.request else OutcomeKind.SUCCEEDED
                     self.send(Ended(step.id, state.generation, Outcome(kind)))
                 elif state.status.active:
                     good = RunStatus.STOPPED if state.request else RunStatus.SUCCEEDED
@@ -446,6 +446,6 @@ def test_a_stopped_request_is_shown_until_the_run_ends() -> None:
     play(Begin())
     play(Claim("a", "me"))
     play(Stop("ann"))
-    assert play.run.request is Request.STOP
+    assert play.run.request is RunRequest.STOP
     with pytest.raises(Refused, match="being stopped already"):
         play(Stop("ann"))

@@ -6,7 +6,7 @@ from icefloe.engine.events import Begin, Claim, Ended, RunState, StepState
 from icefloe.engine.graph import Edge, Graph, Node
 from icefloe.engine.machine import decide
 from icefloe.engine.states import RunStatus, StepStatus
-from icefloe.steps.contract import Kind, Outcome
+from icefloe.steps.contract import Outcome, OutcomeKind
 
 
 def test_what_is_behind_is_skipped_what_is_beside_runs_and_the_run_succeeds() -> None:
@@ -15,8 +15,8 @@ def test_what_is_behind_is_skipped_what_is_beside_runs_and_the_run_succeeds() ->
     run = RunState("w-1", RunStatus.CREATED, {node.id: StepState(node.id) for node in nodes})
     run = decide(graph, run, Begin()).run
     for name, outcome in (
-        ("look", Outcome(Kind.SUCCEEDED, skips_rest="nothing changed")),
-        ("beside", Outcome(Kind.SUCCEEDED)),
+        ("look", Outcome(OutcomeKind.SUCCEEDED, skips_rest="nothing changed")),
+        ("beside", Outcome(OutcomeKind.SUCCEEDED)),
     ):
         run = decide(graph, run, Claim(name, "worker")).run
         run = decide(graph, run, Ended(name, run.steps[name].generation, outcome)).run

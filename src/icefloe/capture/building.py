@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from icefloe import suppressed
-from icefloe.capture.completeness import Goal
+from icefloe.capture.completeness import WatermarkGoal
 from icefloe.capture.errors import OtherOperationsError
 from icefloe.capture.sources import Source, found_in
 from icefloe.errors import IcefloeError
@@ -22,7 +22,7 @@ MOST_SECONDS_OPEN = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CaptureOptions:
     """What a capture step asks for."""
 
     operations: tuple[str, ...]
@@ -38,7 +38,7 @@ class Wish:
     """Nothing changed anywhere: no pins and no change tables, since nothing will read them."""
     alias: str | None = None
     """A stable name for the change table of a capture with one source."""
-    completes: Goal | None = None
+    completes: WatermarkGoal | None = None
     """The table whose watermark is derived."""
     pinned_batches: int | None = None
     """How many committed captures keep their pins; None: all that are within their keep time."""
@@ -47,7 +47,7 @@ class Wish:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))
 
 
-def find(lake: Lake, source: Source, wish: Wish) -> ChangeSet:
+def find(lake: Lake, source: Source, wish: CaptureOptions) -> ChangeSet:
     """What changed in a planned range. Refuses to pass over rows silently."""
     changes = lake.changes(
         source.table,
@@ -73,7 +73,7 @@ def pin(
     lake: Lake,
     source: Source,
     changes: ChangeSet,
-    wish: Wish,
+    wish: CaptureOptions,
     *,
     consumer: str,
     capture_id: str,
@@ -86,7 +86,13 @@ def pin(
 
 
 def extend_pins(
-    lake: Lake, sources: Sequence[Source], wish: Wish, *, consumer: str, capture_id: str, log: Callable[[str], None]
+    lake: Lake,
+    sources: Sequence[Source],
+    wish: CaptureOptions,
+    *,
+    consumer: str,
+    capture_id: str,
+    log: Callable[[str], None],
 ) -> None:
     """A batch that is taken up again is held as long as a new one."""
     for source in sources:
@@ -98,7 +104,7 @@ def extend_pins(
             log(f"the pins on {source.table} keep their old age: {error}")
 
 
-def _held_for(wish: Wish) -> float:
+def _held_for(wish: CaptureOptions) -> float:
     """Pins are taken away after the commit and its keep time. Their own age is for captures that nobody ever ends."""
     return MOST_SECONDS_OPEN + wish.keep_seconds
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe.capture import building, completeness, planning
-from icefloe.capture.building import Wish
+from icefloe.capture.building import CaptureOptions
 from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
 from icefloe.capture.planning import Bounds
 from icefloe.capture.sources import Source, found_in
@@ -31,7 +31,7 @@ from icefloe.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CaptureRequest:
     """Who captures what. ``claim`` names one attempt, for ever."""
 
     consumer: str
@@ -43,7 +43,7 @@ class Request:
     ref: str
     start: str | int | None
     bounds: Bounds
-    wish: Wish
+    wish: CaptureOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BuiltCapture:
     """A built capture. ``adopted``: it was left open by an earlier run, and is the same micro-batch again."""
 
     capture: CaptureRecord
@@ -76,7 +76,7 @@ class Capturing:
         self,
         lake: Lake,
         database: Database,
-        request: Request,
+        request: CaptureRequest,
         *,
         run_has_ended: Callable[[str], bool],
         log: Callable[[str], None],
@@ -93,7 +93,7 @@ class Capturing:
         self._before_first = before_first
         self._check = check
 
-    def take(self) -> Taken | Busy:
+    def take(self) -> BuiltCapture | Busy:
         """Adopt what is open, or capture anew."""
         request = self._request
         with self._database.read() as connection:
@@ -112,7 +112,7 @@ class Capturing:
                 building.extend_pins(
                     self._lake, sources, request.wish, consumer=mine.consumer, capture_id=mine.id, log=self._log
                 )
-            return Taken(self._in_todays_schema(mine), adopted)
+            return BuiltCapture(self._in_todays_schema(mine), adopted)
         if held.run_id == request.run_id:
             # An earlier attempt of this step died while it built: same range, new change tables.
             again = self._move(held, claim=request.claim)
@@ -205,7 +205,7 @@ class Capturing:
             last = audits.listing(connection, subject=name, most=1)
             return consumer.version == 0 or (bool(last) and last[0].verb == "remove")
 
-    def _built(self, record: CaptureRecord) -> Taken:
+    def _built(self, record: CaptureRecord) -> BuiltCapture:
         """Pin, build, record."""
         request = self._request
         planned = [Source.from_json(one) for one in record.sources]
@@ -217,7 +217,7 @@ class Capturing:
                 replace(source, change_table=None, at_end=None, found=found_in(one))
                 for source, one in zip(planned, found, strict=True)
             ]
-            return Taken(
+            return BuiltCapture(
                 self._move(record, state="built", sources=[one.to_json() for one in bare], built_at=time.time()), False
             )
         pinned = [
@@ -233,7 +233,7 @@ class Capturing:
         fault("capture.after_build")
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
         fault("capture.after_built")
-        return Taken(record, adopted=False)
+        return BuiltCapture(record, adopted=False)
 
     def _said(self, connection: Connection) -> Mapping[str, float]:
         """How far the sources are complete. Read before their heads are: what was said before is about what will be seen."""

@@ -31,7 +31,7 @@ class ColumnError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class WatermarkGoal:
     """Whose watermark a capture derives. ``columns``: by source; None: from the sources' own watermarks."""
 
     target: str
@@ -49,7 +49,12 @@ def said_by(watermark: float | None, properties: Mapping[str, str]) -> float | N
 
 
 def by_column(
-    goal: Goal, sources: Sequence[Source], found: Sequence[ChangeSet], *, before: Mapping[str, float], now: float
+    goal: WatermarkGoal,
+    sources: Sequence[Source],
+    found: Sequence[ChangeSet],
+    *,
+    before: Mapping[str, float],
+    now: float,
 ) -> list[Source]:
     """``before``: by source, how far the consumer's last committed capture had come. ``now``: nothing is complete beyond it."""
     if goal.columns is None:

@@ -17,9 +17,9 @@ from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.service.client import Client
 
 if TYPE_CHECKING:  # PyIceberg takes a second to import
+    from icefloe.service.consumer_positions import ConsumerPosition
     from icefloe.service.consumers import CaptureView
     from icefloe.service.interventions import Preview
-    from icefloe.service.standings import Standing
 
 ConsumerArgument = Annotated[str, typer.Argument(help="The consumer, as `icefloe consumers` prints it.")]
 CaptureArgument = Annotated[str, typer.Argument(help="The capture, as `icefloe captures` prints it.")]
@@ -240,7 +240,7 @@ def _act(verb: Callable[[Client], Preview], output: Output) -> None:
 # -- tables ----------------------------------------------------------------------------------------------------------------
 
 
-def _standings(found: Iterable[Standing], *, with_consumer: bool) -> Table:
+def _standings(found: Iterable[ConsumerPosition], *, with_consumer: bool) -> Table:
     first = ("consumer",) if with_consumer else ()
     table = _table((*first, "table", "snapshot"), ("version", "unseen snapshots", "unseen rows", "oldest"))
     table.add_column("open capture")

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from icefloe.engine.images import Image
 from icefloe.engine.processes import Link
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
 from icefloe.engine.threads import Call
 from icefloe.steps.contract import AttemptKey, Outcome, StepContext, StepRuntime
@@ -32,7 +32,7 @@ def attempt_folder(home: Path, key: AttemptKey) -> Path:
 @dataclass(slots=True)
 class Attempt:
     key: AttemptKey
-    image: Image
+    image: RunSnapshot
     runtime: StepRuntime
     context: StepContext
     params: Mapping[str, TypedValue]

@@ -26,16 +26,16 @@ from icefloe.engine.events import (
     Begin,
     Ended,
     Event,
-    Loop,
+    ForeachProgress,
     Restart,
     Started,
     Stop,
 )
-from icefloe.engine.images import Images
+from icefloe.engine.run_snapshot import Images
 from icefloe.engine.states import RunStatus
 from icefloe.engine.transaction import Applied, Claimer, TreeTransaction, insert_run
 from icefloe.faults import fault
-from icefloe.steps.contract import AttemptKey, Kind, Outcome
+from icefloe.steps.contract import AttemptKey, Outcome, OutcomeKind
 from icefloe.store import definitions as stored
 from icefloe.store import runs
 from icefloe.store.database import Database
@@ -91,7 +91,7 @@ class Conductor:
         """A foreach step begins: its first window of iterations starts with it."""
         with self._tree(root_id, claimer) as turn:
             state = turn.image(key.run_id).state.steps[key.step_id]
-            loop = state.loop if state.resumes and state.loop and state.loop.total == total else Loop(total)
+            loop = state.loop if state.resumes and state.loop and state.loop.total == total else ForeachProgress(total)
             turn.send(key.run_id, Started(key.step_id, key.generation, params, loop=loop))
             turn.fill(key.run_id, key.step_id)
         return self._after(turn, claimer)
@@ -107,7 +107,7 @@ class Conductor:
             child = turn.start_subworkflow(key.run_id, key.step_id, evaluated)
             if not step.sync:
                 outputs = {"run_id": TypedValue.of(child)}
-                turn.send(key.run_id, Ended(key.step_id, key.generation, Outcome(Kind.SUCCEEDED, outputs)))
+                turn.send(key.run_id, Ended(key.step_id, key.generation, Outcome(OutcomeKind.SUCCEEDED, outputs)))
         return self._after(turn, claimer)
 
     def restart(self, run_id: str, event: Restart, redefine: Redefine) -> Applied:

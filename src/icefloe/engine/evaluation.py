@@ -14,7 +14,7 @@ from typing import Any
 
 from icefloe.engine.definitions import Definition
 from icefloe.engine.events import RunState, StepState
-from icefloe.engine.images import Image
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.workflow.default_params import DEFAULTS, STEP_END_TIME, STEP_STATUS, SYSTEM
 from icefloe.workflow.expressions import evaluate_condition
@@ -29,8 +29,8 @@ from icefloe.workflow.model import (
     Workflow,
 )
 from icefloe.workflow.resolution import (
+    Iterations,
     Layer,
-    Loop,
     ParamError,
     literal,
     may_change,
@@ -120,8 +120,8 @@ class Evaluation:
 
     def __init__(
         self,
-        images: Callable[[str], Image],
-        image: Image,
+        images: Callable[[str], RunSnapshot],
+        image: RunSnapshot,
         read_file: Callable[[str], bytes | None] | None = None,
         iterations: Callable[[str, str], list[str]] | None = None,
         signal: Callable[[SignalDependency, Scope], Mapping[str, Any] | None] | None = None,
@@ -147,7 +147,7 @@ class Evaluation:
             visible = {name: TypedValue.of(value) for name, value in inner.params.items()}
             return Evaluated(params, visible, settings, timeout)
 
-    def loop(self, step: ForeachStep, params: Mapping[str, TypedValue]) -> Loop:
+    def loop(self, step: ForeachStep, params: Mapping[str, TypedValue]) -> Iterations:
         """The iterations of a foreach whose own parameters have been evaluated. Stored with them, and computed once."""
         with evaluating(f"the loop of {step.id}"):
             return resolve_loop(step, _inside(self._with_signals(step, self._at(step, self._image.state)), params))
@@ -210,28 +210,30 @@ class Evaluation:
             files=_Files(image.definition.files, self._read_file),
         )
 
-    def _levels(self, image: Image) -> Iterator[Image]:
+    def _levels(self, image: RunSnapshot) -> Iterator[RunSnapshot]:
         """The run, and outwards the runs whose foreach steps it is an iteration of."""
         yield image
         while image.record.iteration is not None and image.record.parent_id is not None:
             image = self._images(image.record.parent_id)
             yield image
 
-    def _number(self, image: Image) -> int | None:
+    def _number(self, image: RunSnapshot) -> int | None:
         """A subworkflow's run has the number of the run that started it."""
         while image.record.number is None and image.record.parent_id is not None:
             image = self._images(image.record.parent_id)
         return image.record.number
 
-    def _around(self, image: Image) -> RunState:
+    def _around(self, image: RunSnapshot) -> RunState:
         assert image.record.parent_id is not None
         return self._images(image.record.parent_id).state
 
 
-def iterations(step: ForeachStep, params: Mapping[str, TypedValue]) -> Loop:
+def iterations(step: ForeachStep, params: Mapping[str, TypedValue]) -> Iterations:
     """The iterations of a foreach, from what was stored when it began."""
     arrays = {param.name: params[param.name] for param in step.loop_params}
-    return Loop(arrays, math.prod(len(array.value) for array in arrays.values() if isinstance(array.value, tuple)))
+    return Iterations(
+        arrays, math.prod(len(array.value) for array in arrays.values() if isinstance(array.value, tuple))
+    )
 
 
 _INITIATORS = {"user": "MANUAL", "cron": "TIME", "interval": "TIME"}
@@ -335,8 +337,8 @@ class _Foreach(Mapping[str, Mapping[str, Values]]):
 
     def __init__(
         self,
-        levels: list[Image],
-        images: Callable[[str], Image],
+        levels: list[RunSnapshot],
+        images: Callable[[str], RunSnapshot],
         iterations: Callable[[str, str], list[str]] | None,
     ) -> None:
         self._levels = levels
@@ -411,7 +413,7 @@ class _Empty(Mapping[str, Value]):
 class _Subworkflows(Mapping[str, Mapping[str, Values]]):
     """The results of a subworkflow's steps, read from its run when asked for."""
 
-    def __init__(self, levels: list[Image], images: Callable[[str], Image]) -> None:
+    def __init__(self, levels: list[RunSnapshot], images: Callable[[str], RunSnapshot]) -> None:
         self._levels = levels
         self._images = images
 

@@ -22,7 +22,7 @@ class Refused(ConflictError):  # noqa: N818 - an answer, not an accident
     retryable = False
 
 
-class Request(StrEnum):
+class RunRequest(StrEnum):
     """What was asked of a run or step that is still under way."""
 
     STOP = "STOP"
@@ -47,7 +47,7 @@ class Tries:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class ForeachProgress:
     """How far a foreach is: counters only, so that its cost does not grow with the number of iterations.
 
     Iterations below ``next`` have been started. ``redo_after`` walks over the failed ones of the previous try; None when
@@ -73,13 +73,13 @@ class StepState:
     attempt: int = 0
     generation: int = 0
     owner: str | None = None
-    request: Request | None = None
+    request: RunRequest | None = None
     delay: float = 0.0
     tries: Tries = Tries()
     params: Mapping[str, TypedValue] | None = None
     outputs: Mapping[str, TypedValue] | None = None
     handle: Json = None
-    loop: Loop | None = None
+    loop: ForeachProgress | None = None
     resumes: bool = False
     """The runs it started before are taken up where they failed, not begun again."""
     cause: Cause | None = None
@@ -95,7 +95,7 @@ class RunState:
     id: str
     status: RunStatus
     steps: Mapping[str, StepState]
-    request: Request | None = None
+    request: RunRequest | None = None
     cause: Cause | None = None
     restarts: int = 0
     started_at: float | None = None
@@ -124,7 +124,7 @@ class Started:
     generation: int
     params: Mapping[str, TypedValue] | None = None
     handle: Json = None
-    loop: Loop | None = None
+    loop: ForeachProgress | None = None
     note: str | None = None
     """What it waits for. Said again, it is recorded as a move from RUNNING to RUNNING."""
 
@@ -151,7 +151,7 @@ class ChildEnded:
 @dataclass(frozen=True, slots=True)
 class IterationsStarted:
     step: str
-    loop: Loop
+    loop: ForeachProgress
 
 
 @dataclass(frozen=True, slots=True)

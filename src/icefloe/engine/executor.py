@@ -43,9 +43,9 @@ from icefloe.steps.contract import (
     Cause,
     Command,
     Done,
-    Kind,
     Launch,
     Outcome,
+    OutcomeKind,
     ProcessResult,
     Progress,
     Waiting,
@@ -237,7 +237,7 @@ class Executor:
         attempt.call = None
         if attempt.key in self.attempts:
             if isinstance(progress, Done) and (cause := progress.outcome.cause) and cause.code == AttemptOverError.code:
-                progress = Done(Outcome(Kind.TIMEOUT, cause=_TIMEOUT))  # the thread has seen it before we did
+                progress = Done(Outcome(OutcomeKind.TIMEOUT, cause=_TIMEOUT))  # the thread has seen it before we did
             self._proceed(attempt, progress)
 
     def _too_late(self, attempt: Attempt, progress: Progress) -> None:
@@ -252,10 +252,10 @@ class Executor:
         for attempt in [one for one in self.attempts.values() if one.ends_at <= now]:
             if attempt.patience_ends is not None and attempt.patience_ends <= now:
                 cause = Cause("it was told to end, and its thread did not", "step.left-behind")
-                done = Done(Outcome(Kind.STOPPED, cause=cause))
+                done = Done(Outcome(OutcomeKind.STOPPED, cause=cause))
             else:
                 cause = _TIMEOUT
-                done = Done(Outcome(Kind.TIMEOUT, cause=cause))
+                done = Done(Outcome(OutcomeKind.TIMEOUT, cause=cause))
                 if attempt.handle is not None:
                     self._cancel_remote(attempt, attempt.handle)
             self._leave_behind(attempt, cause.message)
@@ -398,8 +398,8 @@ class Executor:
             self._forget(attempt)
             return
         outcome = attempt.without_secrets(done.outcome)
-        if attempt.cancelled and outcome.kind is not Kind.SUCCEEDED:
-            outcome = Outcome(Kind.STOPPED, outcome.outputs, outcome.cause)
+        if attempt.cancelled and outcome.kind is not OutcomeKind.SUCCEEDED:
+            outcome = Outcome(OutcomeKind.STOPPED, outcome.outputs, outcome.cause)
 
         def also(connection: Connection) -> None:
             attempt.ship_log(connection)
@@ -545,8 +545,8 @@ def failure_of(error: Exception) -> Outcome:
     cause = Cause.of(error)
     cause = replace(cause, message=masked(cause.message))
     if isinstance(error, IcefloeError):
-        return Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=cause)
-    return Outcome(Kind.PLATFORM if isinstance(error, OSError) else Kind.ERROR, cause=cause)
+        return Outcome(OutcomeKind.PLATFORM if error.retryable else OutcomeKind.FATAL, cause=cause)
+    return Outcome(OutcomeKind.PLATFORM if isinstance(error, OSError) else OutcomeKind.ERROR, cause=cause)
 
 
 def _judged(call: Callable[[], Done]) -> Done:
@@ -558,7 +558,7 @@ def _judged(call: Callable[[], Done]) -> Done:
 
 def _too_many_hang(labels: tuple[str, ...]) -> Outcome:
     return Outcome(
-        Kind.PLATFORM,
+        OutcomeKind.PLATFORM,
         cause=Cause(
             f"{len(labels)} calls hang in this worker ({', '.join(labels[:3])} …): no more is begun in it",
             "worker.hanging",

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Cancel, Event
-from icefloe.engine.images import Image
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.engine.transaction import Applied, Claimed, Claimer
 from icefloe.errors import UnreachableError
 
@@ -48,7 +48,7 @@ class Ledger:
         free = self.slots - self.in_hand() - len(self.todo)
         return Claimer(self.worker, free, self.serves, self._instant, self._limits)
 
-    def record(self, image: Image, *events: Event, also: Callable[[Connection], None] | None = None) -> None:
+    def record(self, image: RunSnapshot, *events: Event, also: Callable[[Connection], None] | None = None) -> None:
         """Apply events to a run, and claim what becomes ready by them. Raises :class:`Refused`."""
         root = image.record.root_id
         self.follow(self.conductor.apply(image.record.id, *events, root_id=root, claimer=self.claimer(), also=also))

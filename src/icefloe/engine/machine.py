@@ -19,20 +19,20 @@ from icefloe.engine.events import (
     Effect,
     Ended,
     Event,
+    ForeachProgress,
     HandedOver,
     IterationsStarted,
     Kill,
-    Loop,
     Lost,
     Move,
     Pause,
     Ready,
     Refused,
-    Request,
     Restart,
     RestartFrom,
     Resume,
     RunEnded,
+    RunRequest,
     RunState,
     SignalsArrived,
     Skip,
@@ -46,7 +46,7 @@ from icefloe.engine.events import (
 )
 from icefloe.engine.graph import Graph
 from icefloe.engine.states import ACTIVE, PENDING, READY, RUN_MOVES, STEP_MOVES, RunStatus, StepStatus
-from icefloe.steps.contract import Cause, Kind, Outcome
+from icefloe.steps.contract import Cause, Outcome, OutcomeKind
 from icefloe.workflow.model import FailureMode
 from icefloe.workflow.values import TypedValue
 
@@ -70,16 +70,16 @@ def decide(graph: Graph, run: RunState, event: Event, rules: Rules | None = None
 
 JITTER = 0.25
 _FAILURE = {
-    Kind.ERROR: StepStatus.USER_FAILED,
-    Kind.PLATFORM: StepStatus.PLATFORM_FAILED,
-    Kind.TIMEOUT: StepStatus.TIMEOUT_FAILED,
-    Kind.FATAL: StepStatus.FATALLY_FAILED,
-    Kind.STOPPED: StepStatus.STOPPED,
+    OutcomeKind.ERROR: StepStatus.USER_FAILED,
+    OutcomeKind.PLATFORM: StepStatus.PLATFORM_FAILED,
+    OutcomeKind.TIMEOUT: StepStatus.TIMEOUT_FAILED,
+    OutcomeKind.FATAL: StepStatus.FATALLY_FAILED,
+    OutcomeKind.STOPPED: StepStatus.STOPPED,
 }
 _ENDS_AS = {
-    Request.STOP: RunStatus.STOPPED,
-    Request.FAIL: RunStatus.FAILED,
-    Request.TIME_OUT: RunStatus.TIMED_OUT,
+    RunRequest.STOP: RunStatus.STOPPED,
+    RunRequest.FAIL: RunStatus.FAILED,
+    RunRequest.TIME_OUT: RunStatus.TIMED_OUT,
 }
 
 
@@ -130,10 +130,10 @@ class _Turn:
             case WaitingInVain(step, cause):
                 self._fail(self._waiting(step), StepStatus.FATALLY_FAILED, cause)
             case Stop(by):
-                self._wind_down(Request.STOP, Cause(f"stopped by {by}"), Stop(by))
+                self._wind_down(RunRequest.STOP, Cause(f"stopped by {by}"), Stop(by))
             case TimeOut(seconds):
                 self._wind_down(
-                    Request.TIME_OUT, Cause(f"the run took longer than {seconds:g} s"), Stop("the run's timeout")
+                    RunRequest.TIME_OUT, Cause(f"the run took longer than {seconds:g} s"), Stop("the run's timeout")
                 )
             case Kill(by):
                 self._kill(Cause(f"killed by {by}"), event)
@@ -155,28 +155,28 @@ class _Turn:
         self._run_moves(RunStatus.IN_PROGRESS)
         self._advance(self.graph.nodes)
 
-    def _wind_down(self, request: Request, cause: Cause, to_children: Stop) -> None:
+    def _wind_down(self, request: RunRequest, cause: Cause, to_children: Stop) -> None:
         """No new step starts, what runs is told to end, and then the run ends."""
         if self.run.status.ended:
             raise Refused(
                 f"run {self.run.id} has ended already ({self.run.status})", hint=f"icefloe show {self.run.id}"
             )
-        if self.run.request is Request.STOP:
+        if self.run.request is RunRequest.STOP:
             raise Refused(
                 f"run {self.run.id} is being stopped already", hint=f"to end it at once: icefloe kill {self.run.id}"
             )
         if self.run.status is RunStatus.CREATED:
-            if request is Request.TIME_OUT:
+            if request is RunRequest.TIME_OUT:
                 raise Refused(f"run {self.run.id} has not begun: its time does not count yet")
             self._run_ends(_ENDS_AS[request], cause)
             return
         self.run = replace(self.run, request=request, cause=cause)
-        ended_as = StepStatus.TIMED_OUT if request is Request.TIME_OUT else StepStatus.STOPPED
+        ended_as = StepStatus.TIMED_OUT if request is RunRequest.TIME_OUT else StepStatus.STOPPED
         for step in list(self.steps.values()):
             if step.status in PENDING:
                 self._move(replace(step, owner=None, cause=cause), ended_as, cause.message)
             elif step.status.active:
-                self._cancel(step, Request.STOP, to_children)
+                self._cancel(step, RunRequest.STOP, to_children)
         if self.run.status is RunStatus.PAUSED:
             self._run_moves(RunStatus.IN_PROGRESS, cause)
 
@@ -383,17 +383,17 @@ class _Turn:
     def _ended(self, step: StepState, outcome: Outcome, params: Mapping[str, TypedValue] | None = None) -> None:
         if params is not None:
             step = replace(step, params=params)
-        if step.request is Request.SKIP and outcome.kind is not Kind.SUCCEEDED:
+        if step.request is RunRequest.SKIP and outcome.kind is not OutcomeKind.SUCCEEDED:
             self._attempt_over(step, StepStatus.STOPPED, outcome.cause)
             self._complete(step, StepStatus.SKIPPED, "skipped while it ran")
-        elif outcome.kind is Kind.SUCCEEDED:
+        elif outcome.kind is OutcomeKind.SUCCEEDED:
             self._attempt_over(step, StepStatus.SUCCEEDED, None)
             if outcome.skips_rest is not None:
                 self._skip_behind(step.id, outcome.skips_rest)
             self._complete(replace(step, outputs=dict(outcome.outputs)), StepStatus.SUCCEEDED, None)
-        elif self.run.request is not None and outcome.kind is not Kind.FATAL:
+        elif self.run.request is not None and outcome.kind is not OutcomeKind.FATAL:
             # Told to end, it ended: however that looked like. Not ignored, not tried again.
-            status = StepStatus.TIMED_OUT if self.run.request is Request.TIME_OUT else StepStatus.STOPPED
+            status = StepStatus.TIMED_OUT if self.run.request is RunRequest.TIME_OUT else StepStatus.STOPPED
             self._attempt_over(step, status, outcome.cause)
             self._end_step(replace(step, cause=outcome.cause or self.run.cause), status)
         else:
@@ -404,7 +404,9 @@ class _Turn:
         status = _FAILURE[outcome.kind]
         self._attempt_over(step, status, cause)
         retry = self.graph.nodes[step.id].retry
-        field_name = {Kind.ERROR: "error", Kind.PLATFORM: "platform", Kind.TIMEOUT: "timeout"}.get(outcome.kind)
+        field_name = {OutcomeKind.ERROR: "error", OutcomeKind.PLATFORM: "platform", OutcomeKind.TIMEOUT: "timeout"}.get(
+            outcome.kind
+        )
         if field_name is not None:
             tried = getattr(step.tries, field_name) + 1
             step = replace(step, tries=replace(step.tries, **{field_name: tried}))
@@ -427,7 +429,7 @@ class _Turn:
         self._end_step(replace(step, cause=cause), status)
         if mode is FailureMode.FAIL_IMMEDIATELY and self.run.request is None:
             ended = Cause(f"step {step.id} failed: {cause.message}", cause.code, cause.hint)
-            self._wind_down(Request.FAIL, ended, Stop(f"the failure of step {step.id}"))
+            self._wind_down(RunRequest.FAIL, ended, Stop(f"the failure of step {step.id}"))
 
     def _complete(self, step: StepState, status: StepStatus, reason: str | None) -> None:
         self._move(replace(step, owner=None, request=None, handle=None), status, reason)
@@ -451,7 +453,7 @@ class _Turn:
         """Back to waiting for another worker, which counts as no failure; with a handle it stays the same attempt."""
         if step.handle is None:
             self._attempt_over(step, StepStatus.STOPPED, Cause(reason))
-        if step.request is Request.SKIP:
+        if step.request is RunRequest.SKIP:
             self._complete(step, StepStatus.SKIPPED, "skipped while it ran")
         elif self.run.request is not None:
             self._end_step(replace(step, cause=self.run.cause), StepStatus.STOPPED)
@@ -467,9 +469,9 @@ class _Turn:
             self._hand_on(step, f"worker {event.owner} is gone; the attempt goes on elsewhere")
         else:
             cause = Cause(f"worker {event.owner} is gone", "worker.lost")
-            self._ended(step, Outcome(Kind.PLATFORM, cause=cause, retry_at_once=True))
+            self._ended(step, Outcome(OutcomeKind.PLATFORM, cause=cause, retry_at_once=True))
 
-    def _cancel(self, step: StepState, request: Request, to_children: Stop) -> None:
+    def _cancel(self, step: StepState, request: RunRequest, to_children: Stop) -> None:
         self._put(replace(step, request=request))
         if step.owner is not None:
             self.effects.append(Cancel(step.id, step.owner))
@@ -483,7 +485,7 @@ class _Turn:
         if step.status.complete:
             raise Refused(f"step {step_id} of run {self.run.id} is complete already ({step.status})")
         if step.status.active:
-            self._cancel(step, Request.SKIP, Stop(f"{by}, who skips step {step_id}"))
+            self._cancel(step, RunRequest.SKIP, Stop(f"{by}, who skips step {step_id}"))
             return
         if self.run.status.ended:
             self._restart(Restart(by))
@@ -535,13 +537,13 @@ class _Turn:
         if not loop.exhausted and not stopping:
             return
         if loop.failed == 0 and loop.exhausted:
-            self._ended(step, Outcome(Kind.SUCCEEDED))
+            self._ended(step, Outcome(OutcomeKind.SUCCEEDED))
         elif stopping:
-            self._ended(step, Outcome(Kind.STOPPED, cause=step.cause or self.run.cause))
+            self._ended(step, Outcome(OutcomeKind.STOPPED, cause=step.cause or self.run.cause))
         else:
             first = f"; {step.cause.message}" if step.cause else ""
             self._ended(
-                step, Outcome(Kind.ERROR, cause=Cause(f"{loop.failed} of {loop.total} iterations failed{first}"))
+                step, Outcome(OutcomeKind.ERROR, cause=Cause(f"{loop.failed} of {loop.total} iterations failed{first}"))
             )
 
     # -- bookkeeping -------------------------------------------------------------------------------------------------------
@@ -564,16 +566,16 @@ class _Turn:
         self.attempts.append(AttemptEnded(step.id, step.attempt, status, cause, step.owner, step.started_at))
 
 
-def _to_redo(loop: Loop | None) -> Loop | None:
+def _to_redo(loop: ForeachProgress | None) -> ForeachProgress | None:
     """The same loop for another try: what succeeded stays, what failed is walked over again."""
     if loop is None:
         return None
-    return Loop(loop.total, next=loop.next, succeeded=loop.succeeded, redo_after=-1)
+    return ForeachProgress(loop.total, next=loop.next, succeeded=loop.succeeded, redo_after=-1)
 
 
 def _child_outcome(event: ChildEnded) -> Outcome:
     if event.status is RunStatus.SUCCEEDED:
-        return Outcome(Kind.SUCCEEDED, event.outputs)
-    kind = Kind.STOPPED if event.status is RunStatus.STOPPED else Kind.ERROR
+        return Outcome(OutcomeKind.SUCCEEDED, event.outputs)
+    kind = OutcomeKind.STOPPED if event.status is RunStatus.STOPPED else OutcomeKind.ERROR
     message = event.cause.message if event.cause else f"its run ended as {event.status}"
     return Outcome(kind, event.outputs, Cause(message, event.cause.code if event.cause else None))

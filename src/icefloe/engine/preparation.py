@@ -15,7 +15,7 @@ from icefloe.engine import signals
 from icefloe.engine.attempts import Attempt, InlineLog, attempt_folder
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
-from icefloe.engine.images import Image
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.engine.transaction import Claimed
 from icefloe.steps.contract import AttemptKey, StepContext
 from icefloe.steps.registry import Registry
@@ -79,10 +79,10 @@ class Preparation:
         own = credentials(self._config).texts
         return forms((*own, *(os.environ[name] for name in named if os.environ.get(name))))
 
-    def evaluation(self, image: Image) -> Evaluation:
+    def evaluation(self, image: RunSnapshot) -> Evaluation:
         """Asks the database only for what the run itself does not know: the runs around it, and files."""
 
-        def around(run_id: str) -> Image:
+        def around(run_id: str) -> RunSnapshot:
             with self._database.read() as connection:
                 return self._conductor.images.get(connection, run_id)
 

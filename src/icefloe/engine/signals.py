@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe.engine.evaluation import Evaluation, evaluating
-from icefloe.engine.images import Image
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.errors import IcefloeError
 from icefloe.store import signals
 from icefloe.workflow import matching
@@ -25,7 +25,7 @@ _LOOK_BACK = 1000
 
 
 def publish(
-    connection: Connection, image: Image, evaluation: Evaluation, step: Step, attempt: int, now: float
+    connection: Connection, image: RunSnapshot, evaluation: Evaluation, step: Step, attempt: int, now: float
 ) -> list[str]:
     """Publish a step's signals. Returns what could not be: a success is not taken back for it."""
     troubles = []
@@ -57,7 +57,7 @@ def satisfying(connection: Connection, dependency: SignalDependency, scope: Scop
 
 
 def arrived(
-    connection: Connection, image: Image, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
+    connection: Connection, image: RunSnapshot, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
 ) -> bool:
     """Whether everything that a step waits for is there."""
     with evaluating(f"what step {step.id} waits for"):

@@ -36,8 +36,8 @@ from icefloe.engine.events import (
     ToChildren,
 )
 from icefloe.engine.graph import Graph
-from icefloe.engine.images import Image, Images, plain_values, run_record, run_state, step_record
 from icefloe.engine.machine import Rules, decide
+from icefloe.engine.run_snapshot import Images, RunSnapshot, plain_values, run_record, run_state, step_record
 from icefloe.engine.states import RunStatus, StepStatus
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
@@ -68,7 +68,7 @@ class Claimer:
 class Claimed:
     """A step that is now this worker's to do."""
 
-    image: Image
+    image: RunSnapshot
     step: StepState
 
 
@@ -105,8 +105,8 @@ class TreeTransaction:
         self.claimer = claimer
         self.applied = Applied()
         self.to_admit: set[str] = set()
-        self._images: dict[str, Image] = {}
-        self._written: dict[str, Image] = {}
+        self._images: dict[str, RunSnapshot] = {}
+        self._written: dict[str, RunSnapshot] = {}
         self._changed: dict[str, set[str]] = {}
         self._events: list[EventRecord] = []
         self._attempts: list[AttemptRecord] = []
@@ -117,12 +117,12 @@ class TreeTransaction:
 
     # -- events ------------------------------------------------------------------------------------------------------------
 
-    def image(self, run_id: str) -> Image:
+    def image(self, run_id: str) -> RunSnapshot:
         if run_id not in self._images:
             self._images[run_id] = self._written[run_id] = self._cache.get(self.connection, run_id)
         return self._images[run_id]
 
-    def evaluation(self, image: Image) -> Evaluation:
+    def evaluation(self, image: RunSnapshot) -> Evaluation:
         def iterations(run_id: str, step_id: str) -> list[str]:
             return [one.id for one in runs.children(self.connection, run_id, step_id)]
 
@@ -217,7 +217,7 @@ class TreeTransaction:
                     image = self.image(run_id)
                     self.applied.claimed.append(Claimed(image, image.state.steps[step_id]))
 
-    def _permitted(self, image: Image, step_id: str, claimer: Claimer) -> bool:
+    def _permitted(self, image: RunSnapshot, step_id: str, claimer: Claimer) -> bool:
         node = image.graph.nodes[step_id]
         if node.starts_runs:
             return True
@@ -294,7 +294,7 @@ class TreeTransaction:
 
     def _start_child(
         self,
-        image: Image,
+        image: RunSnapshot,
         step_id: str,
         params: Mapping[str, TypedValue],
         *,
@@ -329,7 +329,7 @@ class TreeTransaction:
         )
         definition = self._definitions.get(self.connection, workflow_id, version)
         steps = insert_run(self.connection, record, definition.graph(path), self.now)
-        self._images[child] = self._written[child] = Image(record, run_state(record, steps), definition)
+        self._images[child] = self._written[child] = RunSnapshot(record, run_state(record, steps), definition)
         self._changed.setdefault(child, set())
         if path:
             self.send(child, Begin())
@@ -352,7 +352,7 @@ class TreeTransaction:
         runs.redefine(self.connection, run_id, version=version, params=params)
         runs.replace_steps(self.connection, run_id, rows)
         state = replace(image.state, steps=states)
-        self._images[run_id] = self._written[run_id] = Image(record, state, definition)
+        self._images[run_id] = self._written[run_id] = RunSnapshot(record, state, definition)
 
     def _take_up(self, known: RunRecord, resumes: bool, params: Mapping[str, TypedValue]) -> None:
         """A run that an earlier attempt of the step started: go on where it failed, or begin again."""
@@ -436,7 +436,7 @@ def insert_run(connection: Connection, record: RunRecord, graph: Graph, now: flo
     return states
 
 
-def _run_outputs(image: Image) -> dict[str, TypedValue]:
+def _run_outputs(image: RunSnapshot) -> dict[str, TypedValue]:
     """What a subworkflow step publishes: everything its run's steps published, under ``step__name``."""
     found: dict[str, TypedValue] = {}
     for step in image.state.steps.values():

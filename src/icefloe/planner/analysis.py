@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from icefloe.planner import functions, influence
 from icefloe.planner.influence import Influence, Occurrence
-from icefloe.planner.inputs import PartitionKey, Request, SourceState, TargetState
+from icefloe.planner.inputs import PartitionKey, SourceState, TargetState, WriteRequest
 from icefloe.planner.query import Query, read
 from icefloe.planner.relation import UnclearError
 
@@ -37,7 +37,7 @@ class Link:
 class Analysis:
     """``obstacle``: why nothing but a full run can be right. ``key_maps``: output column -> changed occurrence -> SQL."""
 
-    request: Request
+    request: WriteRequest
     query: Query
     sources: Mapping[str, SourceState]
     influence: Influence | None
@@ -96,7 +96,7 @@ class Analysis:
 
 
 def analyse(
-    request: Request, sources: Mapping[str, SourceState], canonical: Callable[[str], str] = lambda name: name
+    request: WriteRequest, sources: Mapping[str, SourceState], canonical: Callable[[str], str] = lambda name: name
 ) -> Analysis:
     """``sources`` are by the names that ``canonical`` gives. A table that is missing there is not known to Icefloe."""
     query = read(request.text, where=request.where, canonical=canonical)

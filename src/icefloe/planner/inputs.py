@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Pattern = Literal["append", "merge", "key_filter", "range_overwrite", "range", "full", "none"]
-Wish = Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"]
+PatternOption = Literal["auto", "append", "merge", "key_filter", "range_overwrite", "full"]
 FILE_BYTES = 512 * 2**20
 """What Iceberg lets files grow to unless a table says otherwise."""
 
@@ -31,13 +31,13 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WriteRequest:
     """``write:`` as the user wrote it, with its SELECT."""
 
     text: str
     target: str
     keys: tuple[str, ...] = ()
-    pattern: Wish = "auto"
+    pattern: PatternOption = "auto"
     partition_by: tuple[str, ...] = ()
     lookup_tables: tuple[str, ...] = ()
     """Tables that are read as they are: a change of theirs recomputes nothing."""

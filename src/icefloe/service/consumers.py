@@ -10,8 +10,8 @@ from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
+from icefloe.service.consumer_positions import ConsumerPosition, with_lag
 from icefloe.service.interventions import Deed, Interventions, Preview
-from icefloe.service.standings import Standing, with_lag
 from icefloe.service.workflows import current_user
 from icefloe.store import audits, captures
 from icefloe.store.audits import AuditRecord
@@ -26,7 +26,7 @@ class ConsumerView:
     consumer: str
     workflow_id: str
     version: int
-    sources: tuple[Standing, ...]
+    sources: tuple[ConsumerPosition, ...]
     targets: tuple[str, ...]
     captures: tuple[CaptureView, ...]
 
@@ -71,7 +71,7 @@ class Consumers:
 
     # -- looking -----------------------------------------------------------------------------------------------------------
 
-    def listing(self) -> list[Standing]:
+    def listing(self) -> list[ConsumerPosition]:
         """Every consumer and source. Each source's metadata is loaded once, however many consumers it has."""
         with self._database.read() as connection:
             found = [
@@ -193,12 +193,14 @@ def _standings(
     checkpoints: dict[str, CheckpointRecord],
     held: CaptureRecord | None,
     tables: dict[str, LoadedTable | IcefloeError],
-) -> list[Standing]:
+) -> list[ConsumerPosition]:
     found = []
     for source, ref in _sources(checkpoints.values(), held).items():
         checkpoint = checkpoints.get(source)
         at = checkpoint.snapshot_id if checkpoint else None
-        standing = Standing(consumer.name, source, at, consumer.version, None, None, None, held.id if held else None)
+        standing = ConsumerPosition(
+            consumer.name, source, at, consumer.version, None, None, None, held.id if held else None
+        )
         found.append(with_lag(standing, checkpoint, ref, tables[source]))
     return found
 

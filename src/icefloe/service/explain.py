@@ -28,7 +28,7 @@ from icefloe.steps.writing.preparation import Preparation
 from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.recording import chosen_for, ref_of, target_key, versions_of
 from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.work import work
+from icefloe.steps.writing.write_job import work
 from icefloe.store import definitions as stored
 from icefloe.store import logic_versions
 from icefloe.workflow import write_ranges

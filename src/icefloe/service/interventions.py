@@ -24,8 +24,8 @@ from icefloe.lake import Checkpoint, Lake, history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.pins import checkpoint_tag
+from icefloe.service.consumer_positions import checkpoint_of, rows_in
 from icefloe.service.published_marks import PublishedMarks
-from icefloe.service.standings import checkpoint_of, rows_in
 from icefloe.store import audits, captures, runs
 from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord

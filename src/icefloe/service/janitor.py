@@ -20,7 +20,7 @@ from icefloe.faults import fault
 from icefloe.store import captures, janitor, retention
 from icefloe.store.database import Database
 from icefloe.store.janitor import PruningRecord
-from icefloe.store.retention import Amount, Kind, Limits
+from icefloe.store.retention import Amount, Limits, RetentionRule
 
 LOG = logging.getLogger("icefloe.janitor")
 LEASE_SECONDS = 60.0
@@ -129,10 +129,10 @@ class Janitor:
         before = {name: now - seconds for name, seconds in times.items() if seconds is not None}
         return Limits(now, before, keep.last_runs)
 
-    def _kinds(self, limits: Limits) -> list[Kind]:
+    def _kinds(self, limits: Limits) -> list[RetentionRule]:
         return [kind for kind in retention.kinds() if kind.name in limits.before]
 
-    def _prune(self, kind: Kind, limits: Limits) -> Pruned:
+    def _prune(self, kind: RetentionRule, limits: Limits) -> Pruned:
         began, total, error = time.monotonic(), Amount(), None
         try:
             while not self._stop.is_set():

@@ -16,7 +16,7 @@ from icefloe import suppressed
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError, UsageError
 from icefloe.lake import ChangeSet, ChangeTable, Lake
-from icefloe.service.standings import checkpoint_of
+from icefloe.service.consumer_positions import checkpoint_of
 from icefloe.store import captures
 from icefloe.store.database import Database
 from icefloe.workflow.consumers import consumers_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
-from icefloe.engine.images import Image
+from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.spark import targets
@@ -80,7 +80,7 @@ class PublishedMarks:
                     except UsageError:
                         continue  # its parameters were never complete: it cannot have run
 
-    def _written(self, image: Image, settings: Any) -> Iterator[str]:
+    def _written(self, image: RunSnapshot, settings: Any) -> Iterator[str]:
         write = settings.get("write")
         if write:
             yield str(write["table"])
@@ -94,7 +94,7 @@ class PublishedMarks:
             script = (self._file(image.definition.files[key]) or b"").decode("utf-8")
         yield from (one.target for one in targets.parse(script) if one.target is not None)
 
-    def _image(self, run_id: str) -> Image:
+    def _image(self, run_id: str) -> RunSnapshot:
         with self._database.read() as connection:
             return self._conductor.images.get(connection, run_id)
 

@@ -16,7 +16,7 @@ from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values, stored_signals
 from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
-from icefloe.engine.images import plain_values
+from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView

@@ -15,7 +15,7 @@ from icefloe.service.runs import NotClaimedError, Runs
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers.clocks import Clock
-from icefloe.triggers.firing import Occasion
+from icefloe.triggers.firing import TriggerEvent
 from icefloe.triggers.scheduler import Scheduler
 
 
@@ -28,7 +28,7 @@ class RunStarter:
     def __call__(
         self,
         workflow_id: str,
-        occasion: Occasion,
+        occasion: TriggerEvent,
         trigger: str,
         claim: Callable[[Connection, WorkflowRecord, str], bool],
     ) -> str | None:

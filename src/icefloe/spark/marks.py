@@ -35,7 +35,7 @@ class ForeignBatchError(IcefloeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CapturedRange:
     """One capture: ``start`` and ``end`` are ``table@snapshot`` for each of its sources, in order."""
 
     capture: str
@@ -52,7 +52,7 @@ class Mark:
     place: str
     run: str
     era: int = 0
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[CapturedRange, ...] = ()
 
     @property
     def text(self) -> str:
@@ -80,7 +80,7 @@ class Mark:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mark:
         taken = tuple(
-            Taken(one["capture"], one["consumer"], one["version"], tuple(one["start"]), tuple(one["end"]))
+            CapturedRange(one["capture"], one["consumer"], one["version"], tuple(one["start"]), tuple(one["end"]))
             for one in data["taken"]
         )
         return cls(data["place"], data["run"], data["era"], taken)

@@ -16,7 +16,7 @@ PROPERTIES = "spark.properties"
 """Beside the order of a step with ``submit: spark-submit``: its settings, secrets among them."""
 
 
-class Kind(StrEnum):
+class ProgramKind(StrEnum):
     SQL = "sql"
     SCRIPT = "script"
     FUNCTION = "function"
@@ -28,7 +28,7 @@ class Order:
     """``script`` is SQL text, the path of a Python file, or ``module:function``: user code, or with ``CARRIED`` what carries the
     order out by itself, named since it is of a package above this one."""
 
-    kind: Kind
+    kind: ProgramKind
     config: str
     script: str
     where: str
@@ -66,4 +66,4 @@ class Order:
     def read(cls, file: Path) -> Order:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         tuples = {name: tuple(data[name]) for name in ("targets", "args", "captures", "predecessors", "stale_branches")}
-        return cls(**{**data, **tuples, "kind": Kind(data["kind"]), "mark": Mark.from_json(data["mark"])})
+        return cls(**{**data, **tuples, "kind": ProgramKind(data["kind"]), "mark": Mark.from_json(data["mark"])})

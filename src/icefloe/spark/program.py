@@ -27,7 +27,7 @@ from icefloe.job.parameters import Parameters
 from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import Kind, Order
+from icefloe.spark.order import Order, ProgramKind
 from icefloe.spark.progress import ProgressLog
 from icefloe.spark.wire import Wire
 from icefloe.whole_files import write_json
@@ -85,7 +85,7 @@ class Running:
             remote=order.remote,
             session_id=order.session_id,
             interceptor=wire,
-            brings_code=order.kind in (Kind.SCRIPT, Kind.FUNCTION),
+            brings_code=order.kind in (ProgramKind.SCRIPT, ProgramKind.FUNCTION),
         )
         self._url = session.address(opened)
         fault("spark.session")
@@ -93,10 +93,10 @@ class Running:
             session.configure(opened, order.conf)
             handler: Any = ProgressLog(say)
             opened.registerProgressHandler(handler)
-            if order.kind is Kind.CARRIED:
+            if order.kind is ProgramKind.CARRIED:
                 self._end_predecessors_if_quick()
                 carrier(order)(opened, self.lake, order, self.published, say)
-            elif order.kind is Kind.SQL:
+            elif order.kind is ProgramKind.SQL:
                 self._sql(opened)
             else:
                 self._python(opened, wire)
@@ -169,7 +169,7 @@ def carry_out(order: Order, opened: Any, fence: Fence) -> None:
     )
     fault("spark.before_statement")
     try:
-        if order.kind is Kind.SCRIPT:
+        if order.kind is ProgramKind.SCRIPT:
             scripts.run_file(Path(order.script), job, shown=order.where)
         else:
             scripts.run_function(order.script, job, folder=folder)

@@ -20,7 +20,7 @@ from icefloe.spark import batch, targets
 from icefloe.spark.driver import watched
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import PROPERTIES, Kind, Order
+from icefloe.spark.order import PROPERTIES, Order, ProgramKind
 from icefloe.spark.program import carrier, carry_out, report, say
 
 
@@ -44,10 +44,10 @@ def _run(order: Order, published: dict[str, int]) -> None:
     fault("spark.session")
     try:
         with short_errors():
-            if order.kind is Kind.CARRIED:
+            if order.kind is ProgramKind.CARRIED:
                 carrier(order)(session, lake, order, published, say)
                 return
-            if order.kind is Kind.SQL:
+            if order.kind is ProgramKind.SQL:
                 writes = targets.parse(order.script, where=order.where)
                 work = batch.Batch(writes, order.fencing, order.where, published=published)
                 batch.run(session, lake, work, say)

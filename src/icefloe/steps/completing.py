@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from icefloe.capture.completeness import Goal
+from icefloe.capture.completeness import WatermarkGoal
 from icefloe.errors import UsageError
 from icefloe.lake import Lake
 from icefloe.steps.contract import StepContext
@@ -26,7 +26,9 @@ class CompletedTableError(UsageError):
     code = "capture.watermark"
 
 
-def goal_of(context: StepContext, settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> Goal | None:
+def goal_of(
+    context: StepContext, settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]
+) -> WatermarkGoal | None:
     """Raises :class:`CompletedTableError` before anything has been captured."""
     wanted = settings.watermark
     if wanted is None:
@@ -59,7 +61,7 @@ def goal_of(context: StepContext, settings: IpCaptureSettings, lake: Lake, table
                 where=where,
                 hint=f"the sources are: {', '.join(tables)}",
             )
-    return Goal(target, columns, wanted.lateness or 0.0, wanted.timezone or "UTC")
+    return WatermarkGoal(target, columns, wanted.lateness or 0.0, wanted.timezone or "UTC")
 
 
 def _targets(workflow: Workflow, step_id: str, named: str | None, scope: Scope, lake: Lake) -> set[str]:

@@ -42,7 +42,7 @@ from icefloe.workflow.values import TypedValue
 Json: TypeAlias = Any
 
 
-class Kind(StrEnum):
+class OutcomeKind(StrEnum):
     """How an attempt ended."""
 
     SUCCEEDED = "SUCCEEDED"
@@ -79,7 +79,7 @@ class Cause:
 class Outcome:
     """An attempt's end. ``outputs`` are what other steps read as ``${step__name}``."""
 
-    kind: Kind
+    kind: OutcomeKind
     outputs: Mapping[str, TypedValue] = field(default_factory=dict)
     cause: Cause | None = None
     retry_at_once: bool = False

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import httpx
 
-from icefloe.steps.contract import Cause, Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
+from icefloe.steps.contract import Cause, Done, Outcome, OutcomeKind, Progress, StepContext, StepRuntime, builtin
 from icefloe.workflow.step_types import HttpSettings, StepType
 from icefloe.workflow.values import ParamType, TypedValue
 
@@ -46,9 +46,9 @@ class HttpStep(StepRuntime):
                 )
                 answer, text = _exchange(client, request, context)
         except httpx.TransportError as error:
-            return Done(Outcome(Kind.PLATFORM, cause=Cause(f"no answer: {error}", "http.unreachable")))
+            return Done(Outcome(OutcomeKind.PLATFORM, cause=Cause(f"no answer: {error}", "http.unreachable")))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Done(Outcome(Kind.FATAL, cause=Cause(str(error), "http.request")))
+            return Done(Outcome(OutcomeKind.FATAL, cause=Cause(str(error), "http.request")))
         context.log(f"{settings.method} {answer.request.url} -> {answer.status_code}")
         context.log(text)
         outputs = {
@@ -57,8 +57,8 @@ class HttpStep(StepRuntime):
         }
         wanted = answer.is_success if settings.expect is None else answer.status_code in settings.expect
         if wanted:
-            return Done(Outcome(Kind.SUCCEEDED, outputs))
-        kind = Kind.PLATFORM if answer.status_code in (429, 502, 503, 504) else Kind.ERROR
+            return Done(Outcome(OutcomeKind.SUCCEEDED, outputs))
+        kind = OutcomeKind.PLATFORM if answer.status_code in (429, 502, 503, 504) else OutcomeKind.ERROR
         return Done(
             Outcome(kind, outputs, Cause(f"the answer was {answer.status_code} {answer.reason_phrase}", "http.status"))
         )

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from icefloe.capture import commits, completeness, published, release
-from icefloe.capture.building import Wish
-from icefloe.capture.capturing import Busy, Capturing, Request, Taken
+from icefloe.capture.building import CaptureOptions
+from icefloe.capture.capturing import BuiltCapture, Busy, CaptureRequest, Capturing
 from icefloe.capture.errors import CaptureLostError, StartError
 from icefloe.capture.planning import Bounds
 from icefloe.config import Config
@@ -27,8 +27,8 @@ from icefloe.steps.contract import (
     Cause,
     Done,
     Json,
-    Kind,
     Outcome,
+    OutcomeKind,
     Progress,
     StepContext,
     StepRuntime,
@@ -63,9 +63,9 @@ class IpCaptureStep(StepRuntime):
         except TableNotFoundError as error:
             if settings.on_missing_source == "wait":
                 return Waiting({}, _WAIT_SECONDS * 5, f"waits for {error.where} to exist")
-            return Done(Outcome(Kind.FATAL, cause=Cause.of(error)))
+            return Done(Outcome(OutcomeKind.FATAL, cause=Cause.of(error)))
         except IcefloeError as error:
-            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+            return Done(Outcome(OutcomeKind.PLATFORM if error.retryable else OutcomeKind.FATAL, cause=Cause.of(error)))
 
     def poll(self, context: StepContext, handle: Json) -> Progress:
         """Look again: there is nothing to hold on to while it waits."""
@@ -80,7 +80,7 @@ class IpCaptureStep(StepRuntime):
         wish = _completing(
             wish_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
         )
-        request = Request(
+        request = CaptureRequest(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
             workflow_id=context.workflow_id,
             run_id=context.root_run_id,
@@ -110,14 +110,14 @@ class IpCaptureStep(StepRuntime):
         if anew and not taken.has_changes:
             context.log("nothing changed, but a range is to be written anew: the rest is run")
         if taken.has_changes or anew or settings.on_empty == "run":
-            return Done(Outcome(Kind.SUCCEEDED, outputs))
+            return Done(Outcome(OutcomeKind.SUCCEEDED, outputs))
         context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
 
         def settle() -> None:
             release.settle(lake, context.database, [taken.capture], time.time())
 
         return Done(
-            Outcome(Kind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
+            Outcome(OutcomeKind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
             in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
             after_commit=settle,
         )
@@ -133,9 +133,9 @@ def wish_of(
     tables: tuple[str, ...],
     ranges: Mapping[str, Mapping[str, str]],
     config: Config,
-) -> Wish:
+) -> CaptureOptions:
     """What a step's settings ask of a capture."""
-    return Wish(
+    return CaptureOptions(
         operations=tuple(settings.data_operations),
         on_other_operations=settings.on_other_operations,
         on_gap=settings.on_gap,
@@ -149,7 +149,7 @@ def wish_of(
     )
 
 
-def _completing(wish: Wish, goal: completeness.Goal | None) -> Wish:
+def _completing(wish: CaptureOptions, goal: completeness.WatermarkGoal | None) -> CaptureOptions:
     """The wish with a watermark to derive: its column's range has to be found too."""
     if goal is None or goal.columns is None:
         return replace(wish, completes=goal)
@@ -244,7 +244,7 @@ def range_columns_of(settings: IpCaptureSettings, lake: Lake, tables: tuple[str,
     return out
 
 
-def _tell(context: StepContext, taken: Taken) -> None:
+def _tell(context: StepContext, taken: BuiltCapture) -> None:
     for source in taken.sources:
         found = source.found
         start = source.start.snapshot_id if source.start else "the beginning"

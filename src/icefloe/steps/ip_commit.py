@@ -19,7 +19,7 @@ from icefloe.capture.errors import CommitRefusedError, NoCaptureError
 from icefloe.errors import IcefloeError
 from icefloe.faults import fault
 from icefloe.lake import Lake
-from icefloe.steps.contract import Cause, Done, Kind, Outcome, Progress, StepContext, StepRuntime, builtin
+from icefloe.steps.contract import Cause, Done, Outcome, OutcomeKind, Progress, StepContext, StepRuntime, builtin
 from icefloe.store import captures, definitions
 from icefloe.store.captures import CaptureRecord
 from icefloe.workflow.graph import Graph
@@ -45,7 +45,7 @@ class IpCommitStep(StepRuntime):
                 _refuse_after_failures(context, settings.capture_step)
             context.check()
         except IcefloeError as error:
-            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+            return Done(Outcome(OutcomeKind.PLATFORM if error.retryable else OutcomeKind.FATAL, cause=Cause.of(error)))
         todo = [record for record in records if record.state == "built"]
 
         def move(connection: Connection) -> None:
@@ -68,7 +68,7 @@ class IpCommitStep(StepRuntime):
             "committed": TypedValue.of(len(records)),
             "capture_ids": TypedValue.of(tuple(record.id for record in records)),
         }
-        return Done(Outcome(Kind.SUCCEEDED, outputs), in_transaction=move, after_commit=settle)
+        return Done(Outcome(OutcomeKind.SUCCEEDED, outputs), in_transaction=move, after_commit=settle)
 
 
 def _captured(context: StepContext, step_id: str) -> CaptureRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from icefloe.steps.contract import Done, Kind, Outcome, Progress, StepContext, StepRuntime
+from icefloe.steps.contract import Done, Outcome, OutcomeKind, Progress, StepContext, StepRuntime
 from icefloe.workflow.step_types import StepType
 
 
@@ -14,4 +14,4 @@ class NoOpStep(StepRuntime):
     instant: ClassVar[bool] = True
 
     def start(self, context: StepContext) -> Progress:
-        return Done(Outcome(Kind.SUCCEEDED))
+        return Done(Outcome(OutcomeKind.SUCCEEDED))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from icefloe.steps.contract import Cause, Kind, Outcome, ProcessResult, StepContext
+from icefloe.steps.contract import Cause, Outcome, OutcomeKind, ProcessResult, StepContext
 from icefloe.workflow.values import Mismatch, TypedValue, plain, type_of
 
 OUTPUT_VARIABLE = "ICEFLOE_OUTPUT"
@@ -69,29 +69,31 @@ def write_private(path: Path, content: bytes) -> None:
 def default_outcome(context: StepContext, result: ProcessResult) -> Outcome:
     """Exit code 0 is success. What the platform did to it is not the user's fault."""
     if result.error is not None:
-        return Outcome(Kind.FATAL, cause=Cause(result.error, "step.start"))
+        return Outcome(OutcomeKind.FATAL, cause=Cause(result.error, "step.start"))
     if result.reason == "timeout":
-        return Outcome(Kind.TIMEOUT, cause=Cause("it took longer than its timeout", "step.timeout"))
+        return Outcome(OutcomeKind.TIMEOUT, cause=Cause("it took longer than its timeout", "step.timeout"))
     if result.reason == "cancelled":
-        return Outcome(Kind.STOPPED, cause=Cause("it was told to end"))
+        return Outcome(OutcomeKind.STOPPED, cause=Cause("it was told to end"))
     if result.reason is not None:
-        return Outcome(Kind.PLATFORM, cause=Cause("its worker was gone", "worker.lost"), retry_at_once=True)
+        return Outcome(OutcomeKind.PLATFORM, cause=Cause("its worker was gone", "worker.lost"), retry_at_once=True)
     if result.exit_code == 0:
         return _with_outputs(context)
     if result.exit_code is None:
-        return Outcome(Kind.PLATFORM, cause=Cause("its supervisor was killed", "supervisor.lost"), retry_at_once=True)
+        return Outcome(
+            OutcomeKind.PLATFORM, cause=Cause("its supervisor was killed", "supervisor.lost"), retry_at_once=True
+        )
     # A shell whose own child was killed passes that on as 128 + 9.
     if result.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return Outcome(
-            Kind.PLATFORM,
+            OutcomeKind.PLATFORM,
             cause=Cause("it was killed (signal 9) from outside: out of memory, or by hand", "step.killed"),
             retry_at_once=True,
         )
     if result.exit_code < 0:
         return Outcome(
-            Kind.ERROR, cause=Cause(f"it was ended by signal {_signal_name(-result.exit_code)}", "step.signal")
+            OutcomeKind.ERROR, cause=Cause(f"it was ended by signal {_signal_name(-result.exit_code)}", "step.signal")
         )
-    return Outcome(Kind.ERROR, cause=Cause(f"exit code {result.exit_code}", "step.exit"))
+    return Outcome(OutcomeKind.ERROR, cause=Cause(f"exit code {result.exit_code}", "step.exit"))
 
 
 def _signal_name(number: int) -> str:
@@ -103,10 +105,10 @@ def _signal_name(number: int) -> str:
 
 def _with_outputs(context: StepContext) -> Outcome:
     try:
-        return Outcome(Kind.SUCCEEDED, read_outputs(context.folder / "outputs.json"))
+        return Outcome(OutcomeKind.SUCCEEDED, read_outputs(context.folder / "outputs.json"))
     except ValueError as error:
         return Outcome(
-            Kind.ERROR,
+            OutcomeKind.ERROR,
             cause=Cause(
                 f"its outputs cannot be used: {error}", "step.outputs", f'write one JSON object to "${OUTPUT_VARIABLE}"'
             ),

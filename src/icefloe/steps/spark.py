@@ -28,16 +28,16 @@ from icefloe.lake.catalog import RefChange
 from icefloe.lake.pins import slug
 from icefloe.spark import jars, java, server, targets
 from icefloe.spark.fence import branches_of
-from icefloe.spark.marks import Mark, Taken
-from icefloe.spark.order import Kind as Script
+from icefloe.spark.marks import CapturedRange, Mark
 from icefloe.spark.order import Order
+from icefloe.spark.order import ProgramKind as Script
 from icefloe.steps.contract import (
     Cause,
     Command,
     Done,
-    Kind,
     Launch,
     Outcome,
+    OutcomeKind,
     ProcessResult,
     Progress,
     StepContext,
@@ -45,9 +45,7 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
-from icefloe.steps.writing import ranges, recording
-from icefloe.steps.writing import told as writing_told
-from icefloe.steps.writing import work as writing
+from icefloe.steps.writing import ranges, recording, write_job, write_report
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -84,7 +82,7 @@ class SparkStep(StepRuntime):
             order = _order(context, settings)
             _provide(context, settings)
         except IcefloeError as error:
-            return Done(Outcome(Kind.PLATFORM if error.retryable else Kind.FATAL, cause=Cause.of(error)))
+            return Done(Outcome(OutcomeKind.PLATFORM if error.retryable else OutcomeKind.FATAL, cause=Cause.of(error)))
         file = context.folder / "order.json"
         write_private(file, order.to_json().encode())
         hand_over(context.config, context.folder)
@@ -106,7 +104,7 @@ class SparkStep(StepRuntime):
         assert isinstance(settings, SparkSettings)
         told = _told(context)
         results: dict[str, int] = told.get("published", {})
-        written = writing_told.read(context.folder)
+        written = write_report.read(context.folder)
         held = _held(context)
         mark = _mark(context, held)
 
@@ -123,15 +121,21 @@ class SparkStep(StepRuntime):
                         snapshot_id=snapshot_id,
                         now=time.time(),
                     )
-            if outcome.kind is Kind.SUCCEEDED:
+            if outcome.kind is OutcomeKind.SUCCEEDED:
                 spark_sessions.gone(connection, mark.text, time.time())
                 recording.record(connection, context, settings, mark, written, time.time())
 
-        if outcome.kind is not Kind.SUCCEEDED:
+        if outcome.kind is not OutcomeKind.SUCCEEDED:
             error = told.get("error")
-            if error and outcome.kind is Kind.ERROR:
+            if error and outcome.kind is OutcomeKind.ERROR:
                 place = f"{error['where']}: " if error["where"] else ""
-                kind = Kind.PLATFORM if error["retryable"] else Kind.FATAL if error["fatal"] else Kind.ERROR
+                kind = (
+                    OutcomeKind.PLATFORM
+                    if error["retryable"]
+                    else OutcomeKind.FATAL
+                    if error["fatal"]
+                    else OutcomeKind.ERROR
+                )
                 outcome = Outcome(kind, cause=Cause(f"{place}{error['message']}", error["code"], error["hint"]))
             return Done(outcome, in_transaction=record)
         outputs = {
@@ -147,7 +151,7 @@ class SparkStep(StepRuntime):
             outputs["searched_rows"] = TypedValue.of(written.searched.rows)
             outputs["searched_bytes"] = TypedValue.of(written.searched.bytes)
         return Done(
-            Outcome(Kind.SUCCEEDED, outputs),
+            Outcome(OutcomeKind.SUCCEEDED, outputs),
             in_transaction=record,
             after_commit=lambda: _drop_left_behind(context, tuple(results)),
         )
@@ -184,12 +188,12 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
     mark = _mark(context, held)
     work: Mapping[str, Any] = {}
     if settings.write is not None:
-        kind, script, shown = Script.CARRIED, writing.CARRIER, where
+        kind, script, shown = Script.CARRIED, write_job.CARRIER, where
         sources = [Source.from_json(one) for capture in held for one in capture.sources]
         text = context.script(settings.script)
         logic = recording.logic_order(context, settings, settings.write, mark, text)
         anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write.range, where)
-        work = writing.work(settings, text, sources, where, logic, anew).to_json()
+        work = write_job.work(settings, text, sources, where, logic, anew).to_json()
     else:
         kind, script, shown = _script(context, settings, where)
     branch = _branch(context)
@@ -279,7 +283,9 @@ def _mark(context: StepContext, held: list[CaptureRecord]) -> Mark:
     loops = context.key.run_id.removeprefix(context.root_run_id).strip(":")
     place = "/".join((*([loops] if loops else []), *context.step_path))
     taken = tuple(
-        Taken(capture.id, capture.consumer, capture.base_version, _ends(capture, "start"), _ends(capture, "end"))
+        CapturedRange(
+            capture.id, capture.consumer, capture.base_version, _ends(capture, "start"), _ends(capture, "end")
+        )
         for capture in sorted(held, key=lambda one: one.consumer)
     )
     return Mark(place, context.root_run_id, context.era, taken)

@@ -1,6 +1,6 @@
 """What may be deleted of each kind of row, and deleting it in small transactions.
 
-A kind says what is due (:meth:`Kind.due`, which only counts) and deletes a bounded part of it (:meth:`Kind.delete`). What anybody could
+A kind says what is due (:meth:`RetentionRule.due`, which only counts) and deletes a bounded part of it (:meth:`RetentionRule.delete`). What anybody could
 still need is never due, however old it is:
 
 - a run that has not ended, or that holds an open capture; the last runs of every workflow, which triggers and STRICT_SEQUENTIAL look at;
@@ -79,7 +79,7 @@ class Limits:
     last_runs: int
 
 
-class Kind(Protocol):
+class RetentionRule(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -245,7 +245,7 @@ class Savings:
         return _delete(connection, savings, sa.tuple_(*savings.primary_key.columns).in_(keys))
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[RetentionRule, ...]:
     """For one round, in the order in which they are deleted: what runs need goes after them."""
     return (
         Rows("logs", logs, lambda _, limits, __: logs.c.run_id.in_(_ended_runs(limits.before["logs"])), at_once=100),

@@ -12,9 +12,9 @@ from icefloe.triggers import completeness, incidents, messages
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.messages import Messenger
 from icefloe.triggers.sources import Watched
-from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import TableWatch
 from icefloe.triggers.unseen import Unseen
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 
 
 class Alerting:
@@ -44,7 +44,7 @@ class Alerting:
         for record in found:
             self._open.setdefault(record.workflow_id, []).append(record)
 
-    def look(self, standing: Standing, tables: TableWatch, now: float) -> float | None:
+    def look(self, standing: WorkflowSnapshot, tables: TableWatch, now: float) -> float | None:
         """Returns when it is worth another look, on the wall clock."""
         workflow, workflow_id = standing.plan.workflow, standing.record.id
         reading = standing.plan.reading
@@ -76,7 +76,7 @@ class Alerting:
             self._messenger.wake()
         return self._again(standing, sights, oldest, idle, now)
 
-    def _oldest(self, standing: Standing, sights: Sequence[tuple[Watched, Unseen]]) -> dict[str, float]:
+    def _oldest(self, standing: WorkflowSnapshot, sights: Sequence[tuple[Watched, Unseen]]) -> dict[str, float]:
         """By table, since when something of it has been unseen."""
         name = (standing.record.id, "reading")
         slack = self._scheduling.tick_seconds
@@ -88,7 +88,7 @@ class Alerting:
             if one.snapshots and one.oldest_ms is not None
         }
 
-    def _idle(self, standing: Standing) -> float:
+    def _idle(self, standing: WorkflowSnapshot) -> float:
         good = next((run for run in standing.ended if run.status == "SUCCEEDED"), None)
         group = ("idle", standing.record.id)
         if good is None:
@@ -97,7 +97,7 @@ class Alerting:
 
     def _again(
         self,
-        standing: Standing,
+        standing: WorkflowSnapshot,
         sights: Sequence[tuple[Watched, Unseen]] | None,
         oldest: dict[str, float],
         idle: float,

@@ -11,14 +11,14 @@ from icefloe.lake import Lake
 from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import completeness, judging, standings
+from icefloe.triggers import completeness, judging, workflow_snapshots
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.completeness import Unreadable
 from icefloe.triggers.next_fires import next_fires
 from icefloe.triggers.plans import text_of
-from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.verdicts import Verdict
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,13 @@ def explain(
     return found, completeness.unreadable(standing.plan.completeness, tables.table_property)
 
 
-def _standing(database: Database, workflow_id: str, catalog: str) -> Standing | None:
+def _standing(database: Database, workflow_id: str, catalog: str) -> WorkflowSnapshot | None:
     with database.read() as connection:
         record = definitions.load(connection, workflow_id)
-        plan = standings.read_plan(connection, record, catalog=catalog) if record else None
+        plan = workflow_snapshots.read_plan(connection, record, catalog=catalog) if record else None
         if record is None or plan is None:
             return None
-        found = standings.read(connection, record, plan)
+        found = workflow_snapshots.read(connection, record, plan)
         rows = dict(found.rows)
         for armed in plan.triggers:
             if armed.name not in rows:  # no scheduler has come by yet: this is what the first one will write

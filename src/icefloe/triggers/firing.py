@@ -18,12 +18,12 @@ from icefloe.faults import fault
 from icefloe.store import captures, triggers
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers.standings import Standing
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import Param
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class TriggerEvent:
     """What a run is started for. ``state`` is the trigger's cursor afterwards."""
 
     name: str
@@ -43,7 +43,7 @@ class Starter(Protocol):
     def __call__(
         self,
         workflow_id: str,
-        occasion: Occasion,
+        occasion: TriggerEvent,
         trigger: str,
         claim: Callable[[Connection, WorkflowRecord, str], bool],
     ) -> str | None:
@@ -55,9 +55,9 @@ class Starter(Protocol):
 class Claim:
     """Whether a decision still holds, asked inside the transaction that makes its run."""
 
-    standing: Standing
+    standing: WorkflowSnapshot
     row: TriggerRecord
-    occasion: Occasion
+    occasion: TriggerEvent
     now: float
 
     def __call__(self, connection: Connection, workflow: WorkflowRecord, run_id: str) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from icefloe.store.incidents import IncidentRecord
 from icefloe.triggers.completeness import Unreadable
 from icefloe.triggers.sources import Watched
-from icefloe.triggers.standings import Standing
 from icefloe.triggers.unseen import Unseen
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow import durations
 from icefloe.workflow.model import AlertEvent, MaxLag
 
@@ -28,7 +28,7 @@ class Trouble:
 
 
 def troubles(
-    standing: Standing,
+    standing: WorkflowSnapshot,
     sights: Sequence[tuple[Watched, Unseen]] | None,
     oldest: Mapping[str, float],
     idle: float | None,
@@ -100,7 +100,7 @@ def changes(
     return [trouble for trouble in now_wrong if (trouble.kind.value, trouble.subject) not in known], over
 
 
-def _run_of(standing: Standing, statuses: tuple[str, ...]) -> list[str]:
+def _run_of(standing: WorkflowSnapshot, statuses: tuple[str, ...]) -> list[str]:
     found = []
     for run in standing.ended:
         if run.status not in statuses:

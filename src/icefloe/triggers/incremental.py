@@ -10,7 +10,7 @@ from icefloe.triggers import failures
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.unseen import Unseen
-from icefloe.triggers.verdicts import Kind, Verdict, held, nothing, wait
+from icefloe.triggers.verdicts import Verdict, VerdictKind, held, nothing, wait
 from icefloe.workflow.model import IncrementalTrigger
 
 
@@ -81,7 +81,7 @@ def decide(
         # The same range once more: an occasion of its own, since a run has been started for the range itself.
         occasion += f"+after:{situation.failed.id}"
         occasion += f":{situation.failed.restarts}" if situation.failed.restarts else ""
-    return Verdict(Kind.START, _sum(found), occasion=occasion)
+    return Verdict(VerdictKind.START, _sum(found), occasion=occasion)
 
 
 def _conditions(

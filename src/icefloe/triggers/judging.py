@@ -13,21 +13,21 @@ from icefloe.config import SchedulerSettings
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.signals import SignalRecord
-from icefloe.triggers import completeness, incremental, time_occasions
+from icefloe.triggers import completeness, incremental, time_events
 from icefloe.triggers.clocks import Sightings
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.fire_times import FireTimes
-from icefloe.triggers.firing import Occasion
+from icefloe.triggers.firing import TriggerEvent
 from icefloe.triggers.incremental import Ages, Situation
 from icefloe.triggers.next_fires import times_of
 from icefloe.triggers.plans import Armed
 from icefloe.triggers.signals import boundaries, boundary, look
 from icefloe.triggers.sources import Watched
-from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question
-from icefloe.triggers.time_occasions import Delay
+from icefloe.triggers.time_events import Delay
 from icefloe.triggers.unseen import Unseen
-from icefloe.triggers.verdicts import Kind, Verdict, held, nothing, wait
+from icefloe.triggers.verdicts import Verdict, VerdictKind, held, nothing, wait
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import (
     Backoff,
     CatchUp,
@@ -68,14 +68,14 @@ class Judgement:
     """
 
     verdict: Verdict
-    occasions: tuple[Occasion, ...] = ()
+    occasions: tuple[TriggerEvent, ...] = ()
     state: Mapping[str, Any] | None = None
     again: float | None = None
     maintenance: tuple[tuple[Watched, Unseen], ...] = ()
 
 
 def judge(
-    standing: Standing,
+    standing: WorkflowSnapshot,
     armed: Armed,
     *,
     now: float,
@@ -124,7 +124,7 @@ def first_state(connection: Connection, armed: Armed, since: float) -> dict[str,
 # -- time --------------------------------------------------------------------------------------------------------------------
 
 
-def _times_of(standing: Standing, armed: Armed) -> tuple[FireTimes, Delay]:
+def _times_of(standing: WorkflowSnapshot, armed: Armed) -> tuple[FireTimes, Delay]:
     trigger = armed.trigger
     assert isinstance(trigger, CronTrigger | IntervalTrigger)
     times = times_of(trigger, standing.rows[armed.name].since)
@@ -132,13 +132,17 @@ def _times_of(standing: Standing, armed: Armed) -> tuple[FireTimes, Delay]:
 
 
 def _time(
-    standing: Standing, armed: Armed, trigger: CronTrigger | IntervalTrigger, now: float, settings: SchedulerSettings
+    standing: WorkflowSnapshot,
+    armed: Armed,
+    trigger: CronTrigger | IntervalTrigger,
+    now: float,
+    settings: SchedulerSettings,
 ) -> Judgement:
     times, delay = _times_of(standing, armed)
     cursor = float(standing.rows[armed.name].state["at"])
-    found = time_occasions.due(times, cursor, now, catch_up=trigger.catch_up, grace=settings.grace_seconds, delay=delay)
+    found = time_events.due(times, cursor, now, catch_up=trigger.catch_up, grace=settings.grace_seconds, delay=delay)
     if found is None:
-        fire = time_occasions.next_fire(times, cursor, delay)
+        fire = time_events.next_fire(times, cursor, delay)
         if fire is None:
             return Judgement(nothing("it fires no more"))
         return Judgement(wait(f"it fires next at {_when(fire)}", fire - now, next_fire=fire), again=fire)
@@ -147,8 +151,8 @@ def _time(
         reason = f"run {standing.waiting.id} waits for its turn; a further one would add nothing"
         return Judgement(wait(reason), again=now + settings.tick_seconds)
     occasions = tuple(
-        Occasion(
-            f"{armed.name}:{time_occasions.name_of(fire)}",
+        TriggerEvent(
+            f"{armed.name}:{time_events.name_of(fire)}",
             {"at": fire},
             f"{armed.kind} at {_when(fire)}",
             trigger.params,
@@ -159,10 +163,10 @@ def _time(
     if not occasions:
         missed = {"at": found.cursor, "problem": f"the fire at {_when(found.cursor)} was missed (catch_up: none)"}
         return Judgement(nothing(str(missed["problem"])), state=missed)
-    return Judgement(Verdict(Kind.START, occasions[-1].reason, occasion=occasions[-1].name), occasions)
+    return Judgement(Verdict(VerdictKind.START, occasions[-1].reason, occasion=occasions[-1].name), occasions)
 
 
-def _run_values(standing: Standing, trigger: CronTrigger | IntervalTrigger, fire: float) -> dict[str, Any]:
+def _run_values(standing: WorkflowSnapshot, trigger: CronTrigger | IntervalTrigger, fire: float) -> dict[str, Any]:
     """A run for a fire runs *as of* the fire, however late it starts."""
     values: dict[str, Any] = {"RUN_TS": int(fire * 1000)}
     if isinstance(trigger, CronTrigger):
@@ -179,7 +183,7 @@ def _when(fire: float) -> str:
 
 
 def _incremental(
-    standing: Standing,
+    standing: WorkflowSnapshot,
     armed: Armed,
     trigger: IncrementalTrigger,
     now: float,
@@ -203,10 +207,10 @@ def _incremental(
     verdict = incremental.decide(trigger, sights, situation, ages, patience)
     idle = standing.running is None
     maintenance = tuple((watched, one) for watched, one in sights if idle and watched.consumer and one.only_maintenance)
-    if verdict.kind is Kind.START and row.state.get("occasion") == verdict.occasion:
+    if verdict.kind is VerdictKind.START and row.state.get("occasion") == verdict.occasion:
         why = f"run {row.last_run} was started for this already, and did not move the checkpoint"
         verdict = nothing(str(row.state.get("problem", why)))
-    if verdict.kind is not Kind.START:
+    if verdict.kind is not VerdictKind.START:
         again = None if verdict.after is None else now + verdict.after
         return Judgement(verdict, again=again, maintenance=maintenance)
     assert verdict.occasion is not None
@@ -214,7 +218,7 @@ def _incremental(
     before = {
         w.table: asdict(point) for w, _ in sights if w.consumer is None and (point := standing.position(armed, w))
     }
-    occasion = Occasion(
+    occasion = TriggerEvent(
         verdict.occasion,
         {"occasion": verdict.occasion, "seen": seen, "before": before},
         verdict.reason,
@@ -241,7 +245,7 @@ def _behind(sights: list[tuple[Watched, Unseen]], lineage: Lineages) -> dict[str
 
 
 def _ages(
-    standing: Standing,
+    standing: WorkflowSnapshot,
     armed: Armed,
     sights: list[tuple[Watched, Unseen]],
     sightings: Sightings,
@@ -269,27 +273,27 @@ def _ages(
 # -- signals and watermarks --------------------------------------------------------------------------------------------------
 
 
-def _signal(standing: Standing, armed: Armed, trigger: SignalTrigger, signals: Signals) -> Judgement:
+def _signal(standing: WorkflowSnapshot, armed: Armed, trigger: SignalTrigger, signals: Signals) -> Judgement:
     found = look(standing.plan.workflow, trigger, standing.rows[armed.name].state, signals.after)
     if not found.moved:
         return Judgement(nothing(f"no signal {', '.join(found.missing)} since it last looked that fits"))
     if not found.fires:
         return Judgement(nothing(f"a signal came, and {found.passed_over}"), state=found.state)
     names = ", ".join(f"{one.name} by {one.publisher}" for one in found.fires)
-    occasion = Occasion(
+    occasion = TriggerEvent(
         f"{armed.name}:" + ",".join(one.id for one in found.fires),
         found.state,
         f"signal {names}",
         trigger.params,
         signals=found.params,
     )
-    return Judgement(Verdict(Kind.START, occasion.reason, occasion=occasion.name), (occasion,))
+    return Judgement(Verdict(VerdictKind.START, occasion.reason, occasion=occasion.name), (occasion,))
 
 
-def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, signals: Signals) -> Judgement:
+def _watermark(standing: WorkflowSnapshot, armed: Armed, trigger: WatermarkTrigger, signals: Signals) -> Judgement:
     table, passed = armed.watches[0].table, standing.rows[armed.name].state.get("passed")
     valid_through = signals.watermark(table)
-    found = [] if valid_through is None else boundaries(trigger, passed, valid_through, time_occasions.MOST_AT_ONCE)
+    found = [] if valid_through is None else boundaries(trigger, passed, valid_through, time_events.MOST_AT_ONCE)
     if not found:
         own = completeness.said(table, signals.properties)
         if isinstance(own, completeness.Unreadable):
@@ -299,8 +303,8 @@ def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, sign
         return Judgement(nothing(f"{table} is complete up to {_when(valid_through)}"))
     named = {param.name for param in (*standing.plan.workflow.params, *trigger.params)}
     occasions = tuple(
-        Occasion(
-            f"{armed.name}:{time_occasions.name_of(at)}",
+        TriggerEvent(
+            f"{armed.name}:{time_events.name_of(at)}",
             {"passed": at},
             f"{table} is complete up to {_when(at)}",
             trigger.params,
@@ -308,4 +312,4 @@ def _watermark(standing: Standing, armed: Armed, trigger: WatermarkTrigger, sign
         )
         for at in found
     )
-    return Judgement(Verdict(Kind.START, occasions[-1].reason, occasion=occasions[-1].name), occasions)
+    return Judgement(Verdict(VerdictKind.START, occasions[-1].reason, occasion=occasions[-1].name), occasions)

@@ -11,7 +11,7 @@ from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import time_occasions
+from icefloe.triggers import time_events
 from icefloe.triggers.fire_times import FireTimes, fire_times
 from icefloe.triggers.plans import Armed, plan
 from icefloe.workflow.model import CronTrigger, IntervalTrigger
@@ -40,7 +40,7 @@ def next_fires(
     row = rows.get(armed.name)
     # No scheduler has come by yet: it will count from the push.
     since, at = (row.since, float(row.state["at"])) if row else (record.updated_at, record.updated_at)
-    return time_occasions.upcoming(times_of(armed.trigger, since), max(now, at), most)
+    return time_events.upcoming(times_of(armed.trigger, since), max(now, at), most)
 
 
 def next_fire_of(database: Database, workflow_id: str, *, catalog: str, now: float) -> float | None:

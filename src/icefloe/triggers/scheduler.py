@@ -5,7 +5,7 @@ on one PostgreSQL, without a leader: each looks at everything, and ``firing`` ma
 that dies leaves nothing behind that another would have to take over.
 
 It runs no user code, imports no Spark, and decides nothing itself: what is due is told by pure functions
-(``time_occasions``, ``incremental``, ``signals``) over rows. A trigger that cannot be looked at is said so in ``icefloe why``,
+(``time_events``, ``incremental``, ``signals``) over rows. A trigger that cannot be looked at is said so in ``icefloe why``,
 and holds up no other.
 """
 
@@ -32,18 +32,18 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
-from icefloe.triggers import completeness, judging, standings
+from icefloe.triggers import completeness, judging, workflow_snapshots
 from icefloe.triggers.alerting import Alerting
 from icefloe.triggers.circles import Definition, targets_of
 from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.firing import Claim, Occasion, Starter
+from icefloe.triggers.firing import Claim, Starter, TriggerEvent
 from icefloe.triggers.judging import Judgement
 from icefloe.triggers.messages import Check, Messenger
 from icefloe.triggers.plans import Armed, Plan
 from icefloe.triggers.sources import Watched
-from icefloe.triggers.standings import Standing
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
+from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import Workflow
 
 LOG = logging.getLogger("icefloe.scheduler")
@@ -59,7 +59,7 @@ class _Entry:
 
     record: WorkflowRecord
     plan: Plan
-    standing: Standing | None = None
+    standing: WorkflowSnapshot | None = None
     stale: bool = True
     due: float = 0.0
     targets: frozenset[str] | None = None
@@ -228,7 +228,7 @@ class Scheduler:
             for record in records.values():
                 entry = self._entries.get(record.id)
                 if entry is None or entry.plan.version != record.latest_version:
-                    plan = standings.read_plan(connection, record, catalog=self._catalog)
+                    plan = workflow_snapshots.read_plan(connection, record, catalog=self._catalog)
                     if plan is None:
                         continue
                     entry = self._entries[record.id] = _Entry(record, plan)
@@ -239,7 +239,7 @@ class Scheduler:
                 )
                 entry.record = record
                 if entry.stale:
-                    entry.standing = standings.read(connection, record, entry.plan)
+                    entry.standing = workflow_snapshots.read(connection, record, entry.plan)
 
     def _evident_targets(self, workflow_ids: Iterable[str]) -> set[str]:
         """What these workflows write, as far as their definitions tell."""
@@ -342,9 +342,9 @@ class Scheduler:
                 since = workflow.updated_at
                 state = judging.first_state(connection, armed, since)
                 triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
-        entry.standing = standings.read(connection, entry.record, entry.plan)
+        entry.standing = workflow_snapshots.read(connection, entry.record, entry.plan)
 
-    def _fire(self, entry: _Entry, standing: Standing, armed: Armed, judgement: Judgement, now: float) -> None:
+    def _fire(self, entry: _Entry, standing: WorkflowSnapshot, armed: Armed, judgement: Judgement, now: float) -> None:
         row = standing.rows[armed.name]
         for occasion in judgement.occasions:
             claim = Claim(standing, row, occasion, now)
@@ -371,11 +371,11 @@ class Scheduler:
             with self._database.write() as connection:
                 triggers.move(connection, row, judgement.state)
 
-    def _pass_over(self, row: TriggerRecord, occasion: Occasion, problem: str) -> None:
+    def _pass_over(self, row: TriggerRecord, occasion: TriggerEvent, problem: str) -> None:
         with self._database.write() as connection:
             triggers.move(connection, row, {**occasion.state, "problem": f"{occasion.name}: {problem}"})
 
-    def _advance(self, standing: Standing, watched: Watched, unseen: Unseen) -> None:
+    def _advance(self, standing: WorkflowSnapshot, watched: Watched, unseen: Unseen) -> None:
         """Nothing but maintenance since the checkpoint: move it, so that what it holds may expire."""
         reading = standing.readings.get(watched.consumer or "")
         known = reading.checkpoints.get(watched.table) if reading else None

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class VerdictKind(StrEnum):
     START = "start"
     WAIT = "wait"  # it will start by itself: something must pass first
     NOTHING = "nothing"  # there is nothing to start it for
@@ -18,7 +18,7 @@ class Kind(StrEnum):
 class Verdict:
     """``occasion`` names what the run is started for: one occasion, one run. ``after``: seconds until it is worth a look."""
 
-    kind: Kind
+    kind: VerdictKind
     reason: str
     hint: str | None = None
     occasion: str | None = None
@@ -37,12 +37,12 @@ class Verdict:
 
 
 def nothing(reason: str, **details: Any) -> Verdict:
-    return Verdict(Kind.NOTHING, reason, details=details)
+    return Verdict(VerdictKind.NOTHING, reason, details=details)
 
 
 def wait(reason: str, after: float | None = None, **details: Any) -> Verdict:
-    return Verdict(Kind.WAIT, reason, after=after, details=details)
+    return Verdict(VerdictKind.WAIT, reason, after=after, details=details)
 
 
 def held(reason: str, hint: str | None = None, **details: Any) -> Verdict:
-    return Verdict(Kind.HELD, reason, hint, details=details)
+    return Verdict(VerdictKind.HELD, reason, hint, details=details)

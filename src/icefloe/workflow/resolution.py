@@ -364,7 +364,7 @@ def resolve_timeout(timeout: Timeout | None, scope: Scope, default: float) -> fl
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Iterations:
     """The iterations of a foreach, computed on demand."""
 
     arrays: dict[str, TypedValue]
@@ -383,7 +383,7 @@ class Loop:
         return values
 
 
-def resolve_loop(step: ForeachStep, scope: Scope) -> Loop:
+def resolve_loop(step: ForeachStep, scope: Scope) -> Iterations:
     """What a foreach walks over. A loop parameter ``"${x}"`` takes the array that ``x`` is."""
     plain_params = [param for param in step.loop_params if _whole(param) is None]
     arrays: dict[str, TypedValue] = resolve_params(plain_params, scope)
@@ -401,7 +401,7 @@ def resolve_loop(step: ForeachStep, scope: Scope) -> Loop:
         length *= len(array.value)
     if length > MAX_ITERATIONS:
         raise ParamError(f"the foreach '{step.id}' has {length:,} iterations, it may have {MAX_ITERATIONS:,}")
-    return Loop(ordered, length)
+    return Iterations(ordered, length)
 
 
 def _whole(param: Param) -> str | None:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from icefloe.capture import commits, release
-from icefloe.capture.building import Wish
-from icefloe.capture.capturing import Capturing, Request, Taken
+from icefloe.capture.building import CaptureOptions
+from icefloe.capture.capturing import BuiltCapture, CaptureRequest, Capturing
 from icefloe.capture.planning import Bounds
 from icefloe.errors import UnreachableError
 from icefloe.lake.pins import checkpoint_tag, pins_of
@@ -21,7 +21,7 @@ from tests.contract.capture.conftest import Bench
 
 CONSUMER = "agg/look"
 DAY = 86_400.0
-WISH = Wish(
+WISH = CaptureOptions(
     operations=("append",),
     on_other_operations="fail",
     on_gap="fail",
@@ -37,20 +37,20 @@ WISH = Wish(
 class Consumer:
     """Captures and commits as the steps do, without runs."""
 
-    def __init__(self, bench: Bench, wish: Wish = WISH) -> None:
+    def __init__(self, bench: Bench, wish: CaptureOptions = WISH) -> None:
         self.bench, self.wish, self.number = bench, wish, 0
         self.database = bench.project.client.database
 
     def capture(self) -> CaptureRecord:
         self.number += 1
-        request = Request(
+        request = CaptureRequest(
             CONSUMER, "agg", f"agg-{self.number}", "look", f"claim{self.number}", ("db.events",), "main", None, Bounds(),
             self.wish,
         )  # fmt: skip
         taken = Capturing(
             self.bench.lake, self.database, request, run_has_ended=lambda _: True, log=lambda _: None
         ).take()
-        assert isinstance(taken, Taken)
+        assert isinstance(taken, BuiltCapture)
         return taken.capture
 
     def commit(self, record: CaptureRecord, now: float | None = None, *, dies: bool = False) -> None:

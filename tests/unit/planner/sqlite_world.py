@@ -18,7 +18,7 @@ import sqlglot
 
 from icefloe.planner import choice, statements
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState, TargetState, WriteRequest
 from icefloe.planner.plan import FOUND_ROWS, Plan, Search
 from icefloe.planner.spans import Span
 from tests.planner.corpus import Case
@@ -143,7 +143,7 @@ class SqliteWorld:
         return names
 
     def _plan(self, states: dict[str, SourceState], *, ranges: bool = False) -> Plan:
-        analysis = analyse(Request(self.text, "target", self.case.keys), states)
+        analysis = analyse(WriteRequest(self.text, "target", self.case.keys), states)
         relation = analysis.influence.relation if analysis.influence else None
         types = tuple(Column(place.name, place.type or "long") for place in relation.columns) if relation else ()
         partitions = [name for name in ("event_day", "day", "country") if name in self.columns]

@@ -8,7 +8,7 @@ from typing import Any
 
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState, TargetState, WriteRequest
 from icefloe.planner.plan import Plan
 from tests.planner.corpus import Case
 
@@ -64,7 +64,7 @@ CONTENTS = Contents(target={LATE: Size(1, 50, 500)}, source={LATE: Size(3, 500, 
 
 
 def analysis_of(text: str, *keys: str, sources: dict[str, SourceState] | None = None, **more: Any) -> Analysis:
-    request = Request(text=text, target="db.target", keys=keys, **more)
+    request = WriteRequest(text=text, target="db.target", keys=keys, **more)
     return analyse(request, sources or SOURCES)
 
 

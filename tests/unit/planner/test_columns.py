@@ -11,11 +11,11 @@ from icefloe.capture.sources import Source
 from icefloe.lake import Checkpoint
 from icefloe.lake.predicates import days_filter
 from icefloe.planner.errors import TargetMismatchError
-from icefloe.planner.inputs import Column, Request, TargetState
+from icefloe.planner.inputs import Column, TargetState, WriteRequest
 from icefloe.planner.logic import Logic, Version
 from icefloe.steps.writing.columns import ResultColumn, check, create_table
 from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 
 NEW = TargetState("db.t", "lake.db.t", "lake.db.t.branch_b")
 
@@ -75,9 +75,9 @@ def test_neighbouring_days_are_one_comparison_and_null_is_a_day() -> None:
 
 def test_work_is_read_as_it_was_written() -> None:
     source = Source("db.events", "main", None, Checkpoint("u", 1, 2, 3), "icdc.x", "pin", {"kind": "full"})
-    request = Request("SELECT 1", "db.t", ("a",), "merge", ("day",), ("db.d",), "here")
+    request = WriteRequest("SELECT 1", "db.t", ("a",), "merge", ("day",), ("db.d",), "here")
     logic = LogicOrder(
         "w/agg", "SELECT 1", "rebuild", (Version("a.b", "w-1", Logic("SELECT 2", (("a", "int"),))),), "w-2"
     )
-    work = Work(request, (source,), {"p": "q"}, "14d", logic)
-    assert Work.from_json(json.loads(json.dumps(work.to_json()))) == work
+    work = WriteJob(request, (source,), {"p": "q"}, "14d", logic)
+    assert WriteJob.from_json(json.loads(json.dumps(work.to_json()))) == work

@@ -11,7 +11,7 @@ from icefloe.planner import compaction
 from icefloe.planner.compaction import SMALL_BYTES, SMALL_FILES, WEIGHT, cutoff
 from icefloe.planner.inputs import Contents
 from icefloe.planner.plan import Partitions, Plan
-from icefloe.steps.writing.work import request
+from icefloe.steps.writing.write_job import request
 from icefloe.workflow.step_types import WriteSettings
 from tests.unit.planner.tables import CONTENTS, LATE, analysis_of, plan_of, target_of
 

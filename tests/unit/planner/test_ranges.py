@@ -22,7 +22,7 @@ from icefloe.planner.spans import Span
 from icefloe.steps.writing import ranges
 from icefloe.steps.writing.ranges import RANGE, RangeOrder
 from icefloe.steps.writing.versions import LOGIC
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 from icefloe.workflow.loading import inspect
 from icefloe.workflow.values import TypedValue
 from tests.planner.corpus import CORPUS, Case
@@ -239,9 +239,9 @@ def test_what_the_run_says_wins_over_the_step() -> None:
 
 
 def test_an_order_survives_its_way_to_the_step_s_process() -> None:
-    work = Work(analysis_of(COPY).request, (), range=RangeOrder("event_day last 3d", for_run=True))
-    assert Work.from_json(work.to_json()) == work
-    assert Work.from_json(replace(work, range=None).to_json()).range is None
+    work = WriteJob(analysis_of(COPY).request, (), range=RangeOrder("event_day last 3d", for_run=True))
+    assert WriteJob.from_json(work.to_json()) == work
+    assert WriteJob.from_json(replace(work, range=None).to_json()).range is None
 
 
 def test_a_target_that_another_consumer_keeps_is_refused_and_told_where_to_run() -> None:

@@ -12,7 +12,7 @@ from icefloe.planner import search
 from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState
 from icefloe.planner.plan import FOUND_ROWS, Plan
 from icefloe.service.explain import Explained
-from icefloe.steps.writing.work import request
+from icefloe.steps.writing.write_job import request
 from icefloe.workflow.loading import load
 from icefloe.workflow.model import TypedStep
 from icefloe.workflow.step_types import BUILTIN, SparkSettings

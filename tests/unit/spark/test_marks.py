@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.lake.metadata import Snapshot
-from icefloe.spark.marks import CREATED, STATEMENT, ForeignBatchError, Mark, Taken, created, published
+from icefloe.spark.marks import CREATED, STATEMENT, CapturedRange, ForeignBatchError, Mark, created, published
 
 
 def batch(
     start: int, end: int, *, version: int = 3, capture: str = "c1", place: str = "use", consumer: str = "w/look"
 ) -> Mark:
-    return Mark(place, "run-1", 0, (Taken(capture, consumer, version, (f"db.s@{start}",), (f"db.s@{end}",)),))
+    return Mark(place, "run-1", 0, (CapturedRange(capture, consumer, version, (f"db.s@{start}",), (f"db.s@{end}",)),))
 
 
 def snapshot(number: int, summary: dict[str, str]) -> Snapshot:
@@ -42,7 +42,7 @@ def test_the_same_range_captured_again_after_a_restored_backup_counts_as_publish
 
 
 def test_the_same_capture_counts_under_another_consumer_spelling_of_the_range() -> None:
-    again = Mark("use", "run-2", 0, (Taken("c1", "w/look", 3, ("db.s@-",), ("db.s@2",)),))
+    again = Mark("use", "run-2", 0, (CapturedRange("c1", "w/look", 3, ("db.s@-",), ("db.s@2",)),))
     assert find(again, batch(1, 2)) == 1
 
 
@@ -75,8 +75,8 @@ def test_other_steps_and_other_consumers_do_not_matter() -> None:
 def test_two_captures_are_the_same_work_only_together() -> None:
     def both(first: int, second: int, version: int) -> Mark:
         taken = (
-            Taken(f"a{first}", "w/a", first, (f"s@{first}",), (f"s@{first + 1}",)),
-            Taken(f"b{second}", "w/b", second, (f"r@{second}",), (f"r@{second + 1}",)),
+            CapturedRange(f"a{first}", "w/a", first, (f"s@{first}",), (f"s@{first + 1}",)),
+            CapturedRange(f"b{second}", "w/b", second, (f"r@{second}",), (f"r@{second + 1}",)),
         )
         return Mark("use", f"run-{version}", 0, taken)
 
@@ -111,7 +111,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_si
 
 @given(names, names, st.integers(0, 2**40), st.lists(st.integers(1, 2**63 - 1), min_size=2, max_size=2))
 def test_a_mark_survives_the_way_into_the_process(place: str, consumer: str, version: int, ends: list[int]) -> None:
-    taken = Taken("c", consumer, version, (f"db.s@{ends[0]}",), (f"db.s@{ends[1]}",))
+    taken = CapturedRange("c", consumer, version, (f"db.s@{ends[0]}",), (f"db.s@{ends[1]}",))
     for mark in (Mark(place, "r", 2, (taken,)), Mark(place, "r", 2)):
         assert Mark.from_json(json.loads(json.dumps(mark.to_json()))) == mark
         assert published([snapshot(1, mark.properties())], mark, table="t") == 1

@@ -14,7 +14,7 @@ from icefloe.triggers.failures import Patience
 from icefloe.triggers.incremental import Ages, Situation, decide
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.unseen import Unseen
-from icefloe.triggers.verdicts import Kind
+from icefloe.triggers.verdicts import VerdictKind
 from icefloe.workflow.model import Backoff, IncrementalTrigger
 
 PATIENCE = Patience(Backoff(initial=30.0, factor=2.0, maximum=3600.0), 3)
@@ -54,7 +54,7 @@ class World:
     def bad(self) -> tuple[RunSummary, ...]:
         return tuple(failures.bad_in_a_row(self.ended, self.forgiven))
 
-    def look(self) -> Kind:
+    def look(self) -> VerdictKind:
         one = self.unseen()
         last = self.ended[0] if self.ended else None
         situation = Situation(
@@ -72,7 +72,7 @@ class World:
             {"db.t": self.now - new[-1][0]} if new else {},
         )
         verdict = decide(self.trigger, [(Watched("db.t", "w/look"), one)], situation, ages, PATIENCE)
-        if verdict.kind is Kind.START:
+        if verdict.kind is VerdictKind.START:
             assert verdict.occasion is not None and self.running is None
             number = len(self.starts) + 1
             self.starts.append(self.now)
@@ -117,7 +117,7 @@ def test_whatever_happens_runs_have_a_cause_come_one_at_a_time_and_everything_is
         before = len(world.starts)
         new = world.commits[world.seen :]
         kind = world.look()
-        if kind is Kind.START:
+        if kind is VerdictKind.START:
             assert new, "no run without cause"
             overdue = trigger.max_age is not None and world.now - new[0][0] >= trigger.max_age
             if not overdue:
@@ -126,7 +126,7 @@ def test_whatever_happens_runs_have_a_cause_come_one_at_a_time_and_everything_is
             if trigger.at_most_every is not None and before:
                 assert world.now - world.starts[-2] >= trigger.at_most_every
         if len(world.bad) >= PATIENCE.runs:
-            assert world.look() in (Kind.HELD, Kind.NOTHING)
+            assert world.look() in (VerdictKind.HELD, VerdictKind.NOTHING)
             if chance.random() < 0.05:
                 world.forgiven = world.ended[0].seq
     assert len(set(world.occasions)) == len(world.occasions), "one occasion, one run"

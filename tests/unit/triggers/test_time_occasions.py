@@ -7,7 +7,7 @@ import random
 import pytest
 
 from icefloe.triggers.fire_times import CronTimes, FireTimes, IntervalTimes
-from icefloe.triggers.time_occasions import Delay, due, name_of, next_fire, upcoming
+from icefloe.triggers.time_events import Delay, due, name_of, next_fire, upcoming
 from icefloe.workflow.model import CatchUp
 
 NOW = 1_767_225_600.0

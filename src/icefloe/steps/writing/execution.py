@@ -32,16 +32,16 @@ from icefloe.spark.launch import CORES
 from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
 from icefloe.spark.session import select
-from icefloe.steps.writing import columns, ranges, told
+from icefloe.steps.writing import columns, ranges, write_report
 from icefloe.steps.writing.columns import ResultColumn
 from icefloe.steps.writing.facts import UTC, Facts, versions
 from icefloe.steps.writing.ledger import Ledger
 from icefloe.steps.writing.preparation import Preparation, Prepared
 from icefloe.steps.writing.searching import Searching
 from icefloe.steps.writing.shadowing import Shadow
-from icefloe.steps.writing.told import Searched, Told
 from icefloe.steps.writing.versions import Versions
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.writing.write_report import Searched, WriteReport
 from icefloe.workflow import lookbacks
 
 NOT_YET = "attempt"
@@ -52,18 +52,18 @@ Log = Callable[[str], None]
 
 
 def perform(session: Any, lake: Lake, order: Order, published: dict[str, int], log: Log) -> None:
-    """What :data:`icefloe.steps.writing.work.CARRIER` names."""
-    run(session, lake, Work.from_json(order.work), order.fencing, log, published, told.write)
+    """What :data:`icefloe.steps.writing.write_job.CARRIER` names."""
+    run(session, lake, WriteJob.from_json(order.work), order.fencing, log, published, write_report.write)
 
 
 def run(
     session: Any,
     lake: Lake,
-    work: Work,
+    work: WriteJob,
     fencing: Callable[[int], Fencing],
     log: Log,
     published: dict[str, int] | None = None,
-    tell: Callable[[Told], None] = lambda told: None,
+    tell: Callable[[WriteReport], None] = lambda told: None,
 ) -> dict[str, int]:
     """Publish the batch, unless it is published. Returns the target's published snapshot; ``tell`` hears the rest."""
     lookback = lookbacks.parse(work.lookback) if work.lookback is not None else None
@@ -80,9 +80,9 @@ def run(
     compared = attempt.compared_rows if work.shadow != "off" else None
     entry = ledger.entry(target, fencing(1).mark.run, snapshot_id)
     plan = attempt.plan.to_dict() if attempt.plan is not None else None
-    tell(Told(entry, version, compared, attempt.searched, plan))
+    tell(WriteReport(entry, version, compared, attempt.searched, plan))
     if attempt.plan is not None and fencing(1).ref == "main" and _compact(session, attempt.plan, log):
-        tell(Told(ledger.joined(entry), version, compared, attempt.searched, plan))
+        tell(WriteReport(ledger.joined(entry), version, compared, attempt.searched, plan))
     return results
 
 
@@ -90,7 +90,7 @@ def run(
 class _Attempt:
     session: Any
     lake: Lake
-    work: Work
+    work: WriteJob
     mark: Mark
     log: Log
     ledger: Ledger

@@ -19,7 +19,16 @@ from icefloe.lake.partitions import result_type
 from icefloe.lake.values import UndecodableError, from_json
 from icefloe.planner import query
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import FILE_BYTES, Column, Contents, PartitionKey, Request, Size, SourceState, TargetState
+from icefloe.planner.inputs import (
+    FILE_BYTES,
+    Column,
+    Contents,
+    PartitionKey,
+    Size,
+    SourceState,
+    TargetState,
+    WriteRequest,
+)
 from icefloe.table_names import format_identifier
 
 UTC = ("UTC", "Etc/UTC", "GMT", "Z")
@@ -43,7 +52,7 @@ class Facts:
 class Observer:
     """Looks at the tables of one request. ``utc``: the session that will run the plan counts days in UTC, as Iceberg does."""
 
-    def __init__(self, lake: Lake, request: Request, sources: Sequence[Source], *, utc: bool) -> None:
+    def __init__(self, lake: Lake, request: WriteRequest, sources: Sequence[Source], *, utc: bool) -> None:
         self._utc = utc
         self._lake = lake
         self._request = request

@@ -20,7 +20,7 @@ from icefloe.planner.spans import Span
 from icefloe.steps.writing import ranges
 from icefloe.steps.writing.facts import Facts, Observer, made
 from icefloe.steps.writing.versions import rebuilding
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Prepared:
 class Preparation:
     """Of one step. ``utc``: the session that will run the plan counts days in UTC. ``cores`` are those of its local server, if it has one."""
 
-    def __init__(self, lake: Lake, work: Work, *, utc: bool, cores: int | None) -> None:
+    def __init__(self, lake: Lake, work: WriteJob, *, utc: bool, cores: int | None) -> None:
         self._lake = lake
         self._work = work
         self._cores = cores

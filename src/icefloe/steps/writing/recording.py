@@ -16,8 +16,8 @@ from icefloe.spark.marks import Mark
 from icefloe.steps.contract import StepContext
 from icefloe.steps.writing.defined_select import defined_select, hidden
 from icefloe.steps.writing.ledger import Entry
-from icefloe.steps.writing.told import Told
 from icefloe.steps.writing.versions import LogicOrder
+from icefloe.steps.writing.write_report import WriteReport
 from icefloe.store import definitions, logic_versions, savings
 from icefloe.store.logic_versions import LogicRecord
 from icefloe.store.savings import SavingsRecord
@@ -28,7 +28,7 @@ from icefloe.workflow.versions import WorkflowVersion
 
 
 def record(
-    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, told: Told, now: float
+    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, told: WriteReport, now: float
 ) -> None:
     if told.savings is not None:
         _savings(connection, context, mark, told.savings, now)

@@ -20,7 +20,7 @@ from icefloe.planner.shadow import Known
 from icefloe.spark.marks import Mark
 from icefloe.steps.writing import differences
 from icefloe.steps.writing.facts import Facts
-from icefloe.steps.writing.work import Work
+from icefloe.steps.writing.write_job import WriteJob
 
 Log = Callable[[str], None]
 
@@ -37,7 +37,7 @@ class Shadow:
 
     session: Any
     lake: Lake
-    work: Work
+    work: WriteJob
     mark: Mark
     log: Log
     facts: Facts
@@ -45,7 +45,7 @@ class Shadow:
     uncaptured: Mapping[str, int | None]
 
     @classmethod
-    def over(cls, session: Any, lake: Lake, work: Work, mark: Mark, log: Log, facts: Facts, plan: Plan) -> Shadow:
+    def over(cls, session: Any, lake: Lake, work: WriteJob, mark: Mark, log: Log, facts: Facts, plan: Plan) -> Shadow:
         shadow.refuse_unrepeatable(facts.analysis.query, work.request.where)
         return cls(session, lake, work, mark, log, facts, plan, _heads(lake, plan))
 

@@ -25,7 +25,7 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WriteReport:
     """``savings`` None: not counted. ``logic`` None: nothing was published, or by other logic than the one at hand. ``compared_rows`` None:
     shadow mode is off. ``searched`` None: Spark has read everything. ``plan`` is what was carried out, as ``icefloe explain`` prints it;
     ``None``: the batch was published already."""
@@ -46,7 +46,7 @@ class Told:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Told:
+    def from_json(cls, data: Mapping[str, Any]) -> WriteReport:
         savings, logic, searched = data.get("savings"), data.get("logic"), data.get("searched")
         return cls(
             Entry.from_json(savings) if savings is not None else None,
@@ -57,14 +57,14 @@ class Told:
         )
 
 
-def write(told: Told) -> None:
+def write(told: WriteReport) -> None:
     """Beside the result file, and before it: who finds a result finds this."""
     write_json(Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE), told.to_json())
 
 
-def read(folder: Path) -> Told:
+def read(folder: Path) -> WriteReport:
     """What an attempt has told; nothing, if it has not."""
     try:
-        return Told.from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
+        return WriteReport.from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
-        return Told()
+        return WriteReport()

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe.engine.definitions import Definition, Definitions
-from icefloe.engine.events import Loop, Request, RunState, StepState, Tries
+from icefloe.engine.events import ForeachProgress, RunRequest, RunState, StepState, Tries
 from icefloe.engine.graph import Graph
 from icefloe.engine.states import RunStatus, StepStatus
 from icefloe.errors import NotFoundError
@@ -20,7 +20,7 @@ from icefloe.workflow.values import TypedValue
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RunSnapshot:
     """One run as of one revision."""
 
     record: RunRecord
@@ -39,9 +39,9 @@ class Images:
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
-        self._cache: OrderedDict[str, Image] = OrderedDict()
+        self._cache: OrderedDict[str, RunSnapshot] = OrderedDict()
 
-    def get(self, connection: Connection, run_id: str) -> Image:
+    def get(self, connection: Connection, run_id: str) -> RunSnapshot:
         known = self._cache.get(run_id)
         if known is not None and runs.revision(connection, run_id) == known.record.revision:
             self._cache.move_to_end(run_id)
@@ -57,11 +57,11 @@ class Images:
             )
         else:
             steps = {row.step_id: step_state(row) for row in runs.load_steps(connection, run_id)}
-        image = Image(record, run_state(record, steps), definition)
+        image = RunSnapshot(record, run_state(record, steps), definition)
         self.put(image)
         return image
 
-    def put(self, image: Image) -> None:
+    def put(self, image: RunSnapshot) -> None:
         """Remember a run as it is now committed. Ended iterations are not looked at again."""
         if image.record.iteration is not None and image.state.status.ended:
             self._cache.pop(image.record.id, None)
@@ -80,7 +80,7 @@ def run_state(record: RunRecord, steps: dict[str, StepState]) -> RunState:
         record.id,
         RunStatus(record.status),
         steps,
-        Request(record.request) if record.request else None,
+        RunRequest(record.request) if record.request else None,
         Cause.from_json(record.cause),
         record.restarts,
         record.started_at,
@@ -108,13 +108,13 @@ def step_state(row: StepRecord) -> StepState:
         row.attempt,
         row.generation,
         row.owner,
-        Request(row.request) if row.request else None,
+        RunRequest(row.request) if row.request else None,
         row.delay,
         Tries(**row.tries),
         _values(row.params),
         _values(row.outputs),
         row.handle,
-        Loop(**row.loop) if row.loop else None,
+        ForeachProgress(**row.loop) if row.loop else None,
         row.resumes,
         Cause.from_json(row.cause),
         row.available_at,
@@ -143,7 +143,7 @@ def step_record(run: RunRecord, position: int, type_: str, state: StepState, rev
         plain_values(state.params),
         plain_values(state.outputs),
         state.handle,
-        {name: getattr(loop, name) for name in Loop.__slots__} if loop else None,
+        {name: getattr(loop, name) for name in ForeachProgress.__slots__} if loop else None,
         state.resumes,
         state.cause.to_json() if state.cause else None,
         state.started_at,

@@ -14,7 +14,7 @@ from icefloe.store.captures import CheckpointRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ConsumerPosition:
     """One consumer's place in one source. The lag is unknown (``None``) when the source cannot be read, or history is lost."""
 
     consumer: str
@@ -34,8 +34,8 @@ class Standing:
 
 
 def with_lag(
-    standing: Standing, checkpoint: CheckpointRecord | None, ref: str, table: LoadedTable | IcefloeError
-) -> Standing:
+    standing: ConsumerPosition, checkpoint: CheckpointRecord | None, ref: str, table: LoadedTable | IcefloeError
+) -> ConsumerPosition:
     """The standing with what lies between the checkpoint and the head, or with the reason why that cannot be told."""
     try:
         if isinstance(table, IcefloeError):

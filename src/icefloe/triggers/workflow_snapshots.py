@@ -32,7 +32,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkflowSnapshot:
     """One workflow at the moment of reading."""
 
     record: WorkflowRecord
@@ -101,7 +101,7 @@ def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
     return Checkpoint(record.table_uuid, record.snapshot_id, record.sequence_number, record.schema_id)
 
 
-def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> Standing:
+def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> WorkflowSnapshot:
     watching = [*its_plan.triggers, *([its_plan.reading] if its_plan.reading else [])]
     consumers = {watched.consumer for armed in watching for watched in armed.watches}
     readings = {}
@@ -111,7 +111,7 @@ def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> Stan
         if known is not None:
             held = captures.open_capture(connection, name) is not None
             readings[name] = Reading(known.version, captures.checkpoints_of(connection, name), held)
-    return Standing(
+    return WorkflowSnapshot(
         record,
         its_plan,
         triggers.of_workflow(connection, record.id),

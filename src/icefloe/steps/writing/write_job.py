@@ -9,7 +9,7 @@ from typing import Any
 from icefloe.capture.sources import Source
 from icefloe.errors import UsageError
 from icefloe.planner import query, shadow
-from icefloe.planner.inputs import Request
+from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
 from icefloe.steps.writing.ranges import RangeOrder
 from icefloe.steps.writing.versions import LogicOrder
@@ -20,10 +20,10 @@ CARRIER = "icefloe.steps.writing.execution:perform"
 
 
 @dataclass(frozen=True)
-class Work:
+class WriteJob:
     """The sources of the captures that the run holds are what the SELECT may read incrementally."""
 
-    request: Request
+    request: WriteRequest
     sources: tuple[Source, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of a target that is made."""
@@ -47,7 +47,7 @@ class Work:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Work:
+    def from_json(cls, data: Mapping[str, Any]) -> WriteJob:
         request: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
         }
@@ -55,7 +55,7 @@ class Work:
         logic = LogicOrder.from_json(data["logic"]) if data["logic"] is not None else None
         given = RangeOrder(**data["range"]) if data["range"] is not None else None
         own = (data["lookback"], logic, data["shadow"], given)
-        return cls(Request(**request), sources, dict(data["properties"]), *own)
+        return cls(WriteRequest(**request), sources, dict(data["properties"]), *own)
 
 
 def work(
@@ -65,7 +65,7 @@ def work(
     where: str,
     logic: LogicOrder | None = None,
     anew: RangeOrder | None = None,
-) -> Work:
+) -> WriteJob:
     """Of a step's settings. What is no SELECT fails here, before a session is asked for."""
     assert settings.write is not None
     if settings.publish == "direct":
@@ -81,11 +81,11 @@ def work(
     if settings.shadow != "off":
         shadow.refuse_unrepeatable(parsed, where)
     own = (settings.write.lookback, logic, settings.shadow, anew)
-    return Work(asked, tuple(sources), settings.write.properties, *own)
+    return WriteJob(asked, tuple(sources), settings.write.properties, *own)
 
 
-def request(write: WriteSettings, text: str, where: str) -> Request:
-    return Request(
+def request(write: WriteSettings, text: str, where: str) -> WriteRequest:
+    return WriteRequest(
         text=text,
         target=write.table,
         keys=tuple(write.keys),
