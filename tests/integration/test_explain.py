@@ -17,6 +17,7 @@ from icefloe.planner import cost
 from icefloe.planner.inputs import WriteRequest
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
+from icefloe.spark.session import connect
 from icefloe.steps.writing import execution, write_report
 from icefloe.steps.writing.versions import LogicOrder
 from icefloe.steps.writing.write_job import WriteJob
@@ -185,7 +186,11 @@ def test_a_target_is_equal_whether_a_delete_is_followed_by_keys_or_by_a_full_run
         else:
             assert follow() in ("merge", "key_filter")
     # What somebody else has put there would be lost by a full run: none is chosen from then on. (The same rows, so that they can be compared.)
-    spark.sql(f"INSERT OVERWRITE {target} SELECT * FROM {target}").collect()
+    somebody = connect(project_config)  # in this session commits would carry the step's marks
+    try:
+        somebody.sql(f"INSERT OVERWRITE {target} SELECT * FROM {target}").collect()
+    finally:
+        somebody.stop()
     world.delete_events()
     world.late_events()
     with cheap_full():
