@@ -33,6 +33,7 @@ import psutil
 from icefloe.config import Config, State
 from icefloe.lake import Lake
 from icefloe.service.client import Client
+from icefloe.service.views import StepView
 from icefloe.spark import server
 from icefloe.spark.order import Order
 from icefloe.spark.session import connect
@@ -140,7 +141,13 @@ class Arena:
     def ended(self, run_id: str) -> None:
         wait_until(lambda: self.project.show(run_id).ended, _SECONDS, f"{run_id} did not end")
         view = self.project.show(run_id)
-        assert view.status == "SUCCEEDED", [(step.id, step.status, step.cause) for step in view.steps]
+        assert view.status == "SUCCEEDED", "\n".join(self._told(run_id, step) for step in view.steps)
+
+    def _told(self, run_id: str, step: StepView) -> str:
+        """Status, cause and the end of the newest log of a step."""
+        runs = self.project.client.runs
+        logs = [runs.log_tail(run_id, *attempt, lines=40) for attempt in runs.log_attempts(run_id, step.id)[-1:]]
+        return "\n".join([f"{step.id}: {step.status} {step.cause}", *logs])
 
     def check(self) -> None:
         """Every row once, nothing else."""
@@ -195,6 +202,20 @@ class Arena:
                 ghost.wait()
         finally:
             end(victim)
+        self._finish(run)
+
+    def killed_server_at(self, point: str, folder: Path) -> None:
+        """While an attempt stands at a point its Spark server is killed: that says nothing against the step, which is repeated."""
+        self.append()
+        run = self.start()
+        worker = start_worker(self.project, f"{point}:1:STOP", folder / f"once-{self.rounds}")
+        try:
+            process = wait_until(self._stopped_step, _SECONDS, "no step process was stopped")
+            self._kill("server", 0, worker)
+            process.send_signal(signal.SIGCONT)
+            self.ended(run)
+        finally:
+            end(worker)
         self._finish(run)
 
     def disturbed(self, moment: float, victims: tuple[str, ...], stranger: Callable[[], None] | None) -> None:

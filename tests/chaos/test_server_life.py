@@ -27,6 +27,8 @@ from icefloe.spark.process import Process
 from icefloe.spark.record import Record
 from icefloe.spark.server import SparkServerError
 from icefloe.spark.session import connect
+from tests.chaos.planned_batches import PlannedArena
+from tests.chaos.spark_batches import new_state
 from tests.projects import Project
 
 STAND_IN = """\
@@ -411,6 +413,17 @@ def test_a_client_whose_server_dies_gets_a_short_error_soon_and_the_next_one_a_n
     assert again.sql("SELECT 3").collect()[0][0] == 3
     assert record(real).pid != dead.pid
     again.stop()
+
+
+def test_a_planned_write_whose_server_dies_is_repeated_on_a_new_one(real: Config, tmp_path: Path) -> None:
+    """No retry for errors of the user's is left to it: what happens to the server is none."""
+    arena = PlannedArena.make(real, connect(real), new_state(tmp_path))
+    try:
+        arena._finish(arena.start())
+        arena.killed_server_at("search.found", tmp_path)
+        assert arena.searches() == 1
+    finally:
+        arena.close()
 
 
 def test_a_wrong_token_is_refused(real: Config) -> None:

@@ -371,10 +371,12 @@ class Supervisor:
         self._say({"ended": result})
 
     def _say(self, message: dict[str, Any]) -> None:
+        if self.link.fileno() < 0:
+            return  # the worker went before: who takes over reads the result from its file
         try:
             self.link.sendall(json.dumps(message).encode() + b"\n")
         except ConnectionError:
-            pass  # the worker is gone: who takes over reads the result from its file
+            pass  # it went just now
         except OSError as error:
             print(f"icefloe supervisor: the worker was not told: {error}", file=sys.stderr)
 

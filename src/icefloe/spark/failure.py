@@ -13,6 +13,18 @@ from contextlib import contextmanager
 from icefloe.errors import IcefloeError
 
 _LONGEST = 600
+_PASSING = (
+    "CommitFailedException",
+    "CommitStateUnknownException",
+    "UncheckedSQLException",
+    "ServiceFailureException",
+    "ServiceUnavailableException",
+    "ConnectException",
+    "NoRouteToHostException",
+    "SocketTimeoutException",
+    "UnknownHostException",
+)
+"""Classes of Iceberg's and Java's that say nothing against the statement: done again, it may well succeed."""
 
 
 class SparkError(IcefloeError):
@@ -69,6 +81,14 @@ class SparkUnreachableError(SparkError):
     exit_code = 3
 
 
+class CatalogUnavailableError(SparkError):
+    """Spark could not reach the catalog or the storage, or a commit was not taken: others were committing, or its database was busy."""
+
+    code = "spark.catalog-unavailable"
+    retryable = True
+    exit_code = 3
+
+
 class UnauthorizedError(SparkError):
     """The Spark server refused the token."""
 
@@ -109,6 +129,14 @@ def explain(error: BaseException, *, where: str | None = None) -> SparkError | N
             where=where,
             hint="give it more: [spark] driver_memory in icefloe.toml, then: icefloe spark stop",
         )
+    if cause := _unavailable(detail):
+        return CatalogUnavailableError(
+            cause,
+            detail=detail,
+            condition=condition,
+            where=where,
+            hint="the step is repeated; if it happens again and again, look at the catalog",
+        )
     line, column = _place(message)
     kind: type[SparkError] = SparkError
     if "ParseException" in names:
@@ -137,6 +165,12 @@ def _by_transport(
             hint="icefloe spark status; the server's log is .icefloe/spark/server.log",
         )
     return None
+
+
+def _unavailable(detail: str) -> str | None:
+    """What the catalog, its database or the network said, where that is what a statement failed of."""
+    match = re.search(rf"^(?:Caused by: )?\(?[\w.$]*\b({'|'.join(_PASSING)})\)?:? ?(.*)$", detail, re.MULTILINE)
+    return f"{_first_sentence(match[2])} ({match[1]})" if match else None
 
 
 def _headline(message: str, trace: str) -> str:

@@ -26,6 +26,7 @@ from icefloe.job.batch import Changes
 from icefloe.job.parameters import Parameters
 from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
+from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
 from icefloe.spark.order import Order, ProgramKind
 from icefloe.spark.progress import ProgressLog
@@ -90,6 +91,19 @@ class Running:
         self._url = session.address(opened)
         fault("spark.session")
         try:
+            self._carry_out(opened, wire)
+        except CancelledError:
+            with suppressed.errors("spark.interrupt", Exception):
+                opened.interruptAll()
+            say("cancelled")
+            sys.exit(143)
+        finally:
+            with suppressed.errors("spark.stop_session", Exception):
+                opened.stop()
+
+    def _carry_out(self, opened: Any, wire: Wire) -> None:
+        order = self.order
+        with short_errors(where=order.where):
             session.configure(opened, order.conf)
             handler: Any = ProgressLog(say)
             opened.registerProgressHandler(handler)
@@ -100,14 +114,6 @@ class Running:
                 self._sql(opened)
             else:
                 self._python(opened, wire)
-        except CancelledError:
-            with suppressed.errors("spark.interrupt", Exception):
-                opened.interruptAll()
-            say("cancelled")
-            sys.exit(143)
-        finally:
-            with suppressed.errors("spark.stop_session", Exception):
-                opened.stop()
 
     def _sql(self, opened: Any) -> None:
         order = self.order

@@ -6,6 +6,7 @@ import pytest
 
 from icefloe.spark.failure import (
     AnalysisError,
+    CatalogUnavailableError,
     OutOfMemoryError,
     SparkError,
     SparkUnreachableError,
@@ -118,3 +119,38 @@ def test_other_errors_pass_unchanged() -> None:
 @pytest.mark.parametrize("message", ["", "\n\n", "x" * 100_000])
 def test_every_message_becomes_a_short_one(message: str) -> None:
     assert 0 < len(str(explain(PySparkException(message)))) < 700
+
+
+@pytest.mark.parametrize(
+    ("message", "trace", "short"),
+    [
+        (
+            "(org.apache.iceberg.exceptions.CommitFailedException) Cannot commit lake.d.t: stale",
+            TRACE,
+            "Cannot commit lake.d.t: stale (CommitFailedException)",
+        ),
+        (
+            "Writing job aborted",
+            f"org.apache.spark.SparkException: Writing job aborted\n{TRACE}\n"
+            f"Caused by: org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure\n{TRACE}\n"
+            "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked",
+            "Unknown failure (UncheckedSQLException)",
+        ),
+        (
+            "Job aborted due to stage failure",
+            f"{TRACE}\nCaused by: java.net.ConnectException: Connection refused\n{TRACE}",
+            "Connection refused (ConnectException)",
+        ),
+    ],
+)
+def test_a_catalog_that_cannot_be_reached_is_nobodys_fault_and_tried_again(
+    message: str, trace: str, short: str
+) -> None:
+    error = explain(PySparkException(message, trace))
+    assert isinstance(error, CatalogUnavailableError)
+    assert (str(error), error.retryable) == (short, True)
+
+
+def test_a_statement_that_only_speaks_of_such_an_error_is_at_fault_itself() -> None:
+    error = explain(PySparkException("[USER_RAISED] no CommitFailedException: here", f"x.UserError: y\n{TRACE}"))
+    assert type(error) is SparkError
