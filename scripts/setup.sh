@@ -12,7 +12,7 @@ JAVA_PACKAGES=(openjdk-21-jre-headless openjdk-17-jre-headless)
 MISSING=()
 
 # Programs that only tests use, each as "command package alternative…", installed with the part dev.
-TEST_PROGRAMS=()
+TEST_PROGRAMS=("chromium chromium chromium-browser")
 
 case $PART in
   run) LOCK=requirements-run.lock ;;
