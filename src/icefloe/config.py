@@ -9,6 +9,8 @@ when an engine is given its properties.
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import os
 import re
 import tomllib
@@ -329,7 +331,11 @@ class ServerSettings(_Section):
     """Where ``icefloe serve`` listens for REST, if it does, and who may come in."""
 
     listen: str | None = None
-    """``host:port``; None: it does not listen."""
+    """``host:port``, or ``off``. None: localhost:8484, or a free port when another server has that one."""
+    url: str | None = None
+    """Under which people reach the pages, when something stands in front of the server."""
+    hosts: list[str] = Field(default_factory=list)
+    """Names that requests may be for, besides those of this machine."""
     token: SecretStr | None = None
     """What callers must show, as ``$ENV{NAME}``. Without it one is made and kept in ``token_file``."""
     token_file: str = f"{HOME_NAME}/server.token"
@@ -338,6 +344,32 @@ class ServerSettings(_Section):
     allow_plain_http: bool = False
     """Listen on other than loopback addresses without TLS: something in front of it takes care of that."""
     max_body_kib: int = Field(default=256, ge=1, le=64 * 1024)
+    proxy_header: str | None = None
+    """The header in which a trusted proxy says who has logged in there."""
+    trusted_proxies: list[str] = Field(default_factory=lambda: ["127.0.0.1/32", "::1/128"])
+    proxy_role: Literal["viewer", "operator", "admin"] = "viewer"
+    proxy_admins: list[str] = Field(default_factory=list)
+    log_format: Literal["text", "json"] = "text"
+    """How ``icefloe serve`` and ``icefloe worker`` log."""
+
+    @field_validator("hosts", "trusted_proxies", "proxy_admins", mode="before")
+    @classmethod
+    def _from_environment(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: list[str]) -> list[str]:
+        for network in value:
+            ipaddress.ip_network(network, strict=False)
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^\s/]+", value.rstrip("/")):
+            raise ValueError("must be an address such as https://icefloe.example.com, without a path")
+        return value.rstrip("/") if value else value
 
 
 class Config(_Section):
@@ -357,8 +389,21 @@ class Config(_Section):
 
     @property
     def server_url(self) -> str | None:
-        """Where pages of runs and workflows are, if anything serves them: Icefloe itself does not yet."""
-        return os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/") or None
+        """Where pages of runs and workflows are: as configured, else where the last ``icefloe serve`` of this project has listened."""
+        configured = self.server.url or os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/")
+        return configured or self._last_address()
+
+    @property
+    def address_file(self) -> Path:
+        """Where ``icefloe serve`` writes, while it listens, under which address."""
+        return self.home / "server.json"
+
+    def _last_address(self) -> str | None:
+        try:
+            address = json.loads(self.address_file.read_text(encoding="utf-8"))["address"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return str(address)
 
     @property
     def home(self) -> Path:

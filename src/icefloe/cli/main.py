@@ -60,6 +60,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "consumers": ("consumers", "captures"),
     "workers": ("worker", "workers", "db"),
     "serving": ("serve",),
+    "access": ("tokens",),
     "triggers": ("why", "signal", "signals", "watermark", "incidents", "activate", "deactivate"),
     "spark": ("sql", "spark", "spark-conf"),
 }

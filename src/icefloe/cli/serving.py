@@ -23,28 +23,30 @@ def register(app: typer.Typer) -> None:
 def serve(
     slots: Annotated[int | None, typer.Option(min=1, help="How many steps at once (default: engine.slots).")] = None,
     listen: Annotated[
-        str | None, typer.Option(help="Also answer REST here, as 127.0.0.1:8780 (default: server.listen, else not).")
+        str | None, typer.Option(help="Where pages and REST are (default: server.listen, else localhost:8484).")
     ] = None,
+    no_listen: Annotated[bool, typer.Option("--no-listen", help="Neither pages nor REST.")] = False,
 ) -> None:
-    """Run scheduler and worker until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
+    """Run scheduler, worker, pages and REST until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
     from icefloe.service.serving import Service  # PyIceberg takes a second to import
 
     log_without_secrets()
     logging.getLogger("icefloe").setLevel(logging.INFO)
     with Client() as client:
-        address = listen if listen is not None else client.config.server.listen
+        address = listen or client.config.server.listen
         service = Service(client, slots=slots)
-        if address:
-            _serve_with_rest(client, service, address)
-        else:
+        if no_listen or address == "off":
             _until_told(service.stop)
             _tell(client, service)
             service.run()
+        else:
+            _serve_pages(client, service, address)
     note("ended")
 
 
-def _serve_with_rest(client: Client, service: Service, address: str) -> None:
+def _serve_pages(client: Client, service: Service, address: str | None) -> None:
     from icefloe.server.listening import Listener  # FastAPI takes a while to import
+    from icefloe.service.access import Access
 
     listener = Listener(client, address)
 
@@ -57,6 +59,8 @@ def _serve_with_rest(client: Client, service: Service, address: str) -> None:
     try:
         listener.start(on_failure=service.stop)
         note(f"REST on {listener.address}/api/v1, token in {listener.token_at}")
+        note(f"pages: {listener.pages}/login?key={Access(client.database).make_link()}")
+        note("this link opens them once, within ten minutes; another one: icefloe tokens link")
         service.run()
     finally:
         listener.close()

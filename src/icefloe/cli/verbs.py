@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "restart", "stop", "kill", "pause", "resume", "skip", "unblock", "signal", "watermark"),
     "Look": ("workflows", "runs", "show", "logs", "why", "incidents", "signals", "savings"),
     "Tables": ("changes", "change-tables", "consumers", "captures", "sql"),
-    "Operate": ("serve", "worker", "workers", "activate", "deactivate", "db", "spark", "spark-conf"),
+    "Operate": ("serve", "worker", "workers", "tokens", "activate", "deactivate", "db", "spark", "spark-conf"),
 }
 """Every verb is in exactly one of them; a test holds that."""
 

@@ -1,25 +1,34 @@
-"""Errors as documents, ``{"error": {…}}`` as ``--output json`` prints them, with the status code that fits."""
+"""Errors as answers: problem documents (RFC 9457) for programs, pages for people, each with the status code that fits."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 
+from icefloe.credentials import masked
 from icefloe.errors import ConflictError, IcefloeError, NotFoundError, UnreachableError, UsageError
 
 LOG = logging.getLogger("icefloe.server")
+API = "/api/v1"
 
 _BY_CODE = {
     "server.unauthorized": 401,
+    "access.link": 403,
+    "access.forbidden": 403,
+    "server.stale-form": 403,
     "server.no-such-path": 404,
     "server.method": 405,
     "server.too-slow": 408,
+    "server.changed": 412,
     "server.too-large": 413,
+    "server.host": 421,
+    "server.key-reused": 422,
+    "server.too-many": 429,
 }
 _BY_KIND: tuple[tuple[type[IcefloeError], int], ...] = (
     (NotFoundError, 404),
@@ -27,6 +36,9 @@ _BY_KIND: tuple[tuple[type[IcefloeError], int], ...] = (
     (ConflictError, 409),
     (UnreachableError, 503),
 )
+
+ErrorPage = Callable[[Request, IcefloeError, int], Response]
+"""Makes the page that shows an error to people."""
 
 
 class RequestError(UsageError):
@@ -36,16 +48,20 @@ class RequestError(UsageError):
 
 
 class MalformedError(UsageError):
-    """The body is no JSON."""
+    """The body is not JSON."""
 
     code = "request.malformed"
 
 
 class NoSuchPathError(UsageError):
+    """Nothing is at this address."""
+
     code = "server.no-such-path"
 
 
 class MethodError(UsageError):
+    """The address does not take this method."""
+
     code = "server.method"
 
 
@@ -56,7 +72,23 @@ class InternalError(IcefloeError):
 
 
 def problem(error: IcefloeError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": error.to_dict()}, status_of(error), headers)
+    """The problem document: ``code``, ``where``, ``hint``, ``retryable`` and ``fatal`` are members of our own."""
+    status = status_of(error)
+    own = {name: masked(part) if isinstance(part, str) else part for name, part in error.to_dict().items()}
+    document = {
+        "type": f"urn:icefloe:problem:{error.code}",
+        "title": title_of(error),
+        "status": status,
+        "detail": own.pop("message"),
+        **own,
+    }
+    return JSONResponse(document, status, headers, media_type="application/problem+json")
+
+
+def title_of(error: IcefloeError) -> str:
+    """What this kind of error is about: the same for all errors of one code."""
+    documented = type(error).__doc__ or error.code
+    return documented.strip().splitlines()[0]
 
 
 def status_of(error: IcefloeError) -> int:
@@ -65,41 +97,53 @@ def status_of(error: IcefloeError) -> int:
     return next((status for kind, status in _BY_KIND if isinstance(error, kind)), 500)
 
 
-def install(app: FastAPI) -> None:
-    """Every way to fail gets its document."""
-    app.add_exception_handler(IcefloeError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
+def install(app: FastAPI, error_page: ErrorPage) -> None:
+    """Every way to fail gets its answer: a document below the API's path, a page elsewhere."""
+
+    def answer(request: Request, error: IcefloeError, headers: Mapping[str, str] | None = None) -> Response:
+        if request.url.path.startswith(API):
+            return problem(error, headers)
+        return error_page(request, error, status_of(error))
+
+    def ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, IcefloeError)
+        return answer(request, error)
+
+    def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return answer(request, _invalid(error))
+
+    def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer(request, _http(request, error), error.headers)
+
+    def unexpected(request: Request, _error: Exception) -> Response:
+        # Its trace is logged by uvicorn, to which it goes on.
+        hint = "see what icefloe serve has logged"
+        return answer(request, InternalError("something went wrong inside the server", hint=hint))
+
+    app.add_exception_handler(IcefloeError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unexpected)
 
 
-def _ours(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, IcefloeError)
-    return problem(error)
-
-
-def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+def _invalid(error: RequestValidationError) -> IcefloeError:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         told = first.get("ctx", {}).get("error", "it cannot be read")
-        return problem(MalformedError(f"the body is no JSON: {told}"))
+        return MalformedError(f"the body is not JSON: {told}")
     place = ".".join(str(part) for part in first["loc"])
     hint = "send JSON with the header Content-Type: application/json" if place == "body" else None
-    return problem(RequestError(str(first["msg"]), where=place, hint=hint))
+    return RequestError(str(first["msg"]), where=place, hint=hint)
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+def _http(request: Request, error: HTTPException) -> IcefloeError:
     if error.status_code == 404:
-        return problem(NoSuchPathError("there is no such path", hint="GET /api/v1/openapi.json lists them"))
+        hint = f"GET {API}/openapi.json lists them" if request.url.path.startswith(API) else None
+        return NoSuchPathError("there is no such path", hint=hint)
     if error.status_code == 405:
-        return problem(MethodError(f"{request.method} is not for this path"), error.headers)
+        return MethodError(f"{request.method} is not for this path")
     if error.status_code == 400:
-        return problem(MalformedError("the body is no JSON that can be read"))
-    return JSONResponse({"error": InternalError(str(error.detail)).to_dict()}, error.status_code)
-
-
-def _unexpected(_request: Request, _error: Exception) -> JSONResponse:
-    # Its trace is logged by uvicorn, to which it goes on.
-    return problem(InternalError("something went wrong inside the server", hint="see what icefloe serve has logged"))
+        return MalformedError("the body cannot be read")
+    return InternalError(str(error.detail))

@@ -6,14 +6,18 @@ with TLS, or when told in so many words that something in front of it takes care
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import json
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable
 
 import uvicorn
 
+from icefloe import suppressed
 from icefloe.config import Config, ServerSettings
 from icefloe.errors import UsageError
 from icefloe.server.access import token_of
@@ -21,7 +25,8 @@ from icefloe.server.application import make_application
 from icefloe.service.client import Client
 
 LOG = logging.getLogger("icefloe.server")
-MOST_AT_ONCE = 100
+MOST_AT_ONCE = 400
+DEFAULT_PORT = 8484
 GRACE_SECONDS = 5
 
 
@@ -32,18 +37,24 @@ class ListenError(UsageError):
 
 
 class Listener:
-    """``address`` and ``token_at`` are for people. ``start`` returns at once; ``stop`` from any thread or a signal handler."""
+    """``address`` and ``token_at`` are for people. ``start`` returns at once; ``stop`` from any thread or a signal handler.
 
-    def __init__(self, client: Client, listen: str) -> None:
+    ``listen`` None: localhost:8484, or a free port when something else listens there.
+    """
+
+    def __init__(self, client: Client, listen: str | None = None) -> None:
         settings = client.config.server
         token, self.token_at = token_of(client.config)
         certificate, key = _tls_files(client.config)
-        self._socket = _bind(listen, settings)
+        self._config = client.config
+        self._socket = _bind(listen, settings) if listen is not None else _bind_default(settings)
         host, port = self._socket.getsockname()[:2]
         scheme = "https" if certificate else "http"
         self.address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        self.pages = settings.url or f"{scheme}://{_name_for_people(host)}:{port}"
+        """Where people open the pages."""
         config = uvicorn.Config(
-            make_application(client, token),
+            make_application(client, token, listens_on=host),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -69,6 +80,7 @@ class Listener:
     def start(self, on_failure: Callable[[], None]) -> None:
         """``on_failure`` is called, in the listener's thread, when it ends without having been stopped."""
         self._on_end = on_failure
+        self._leave_address()
         self._thread = threading.Thread(target=self._run, name="icefloe-server")
         self._thread.start()
 
@@ -81,7 +93,22 @@ class Listener:
         self.stop()
         if self._thread is not None:
             self._thread.join()
+            self._take_address_back()
         self._socket.close()
+
+    def _leave_address(self) -> None:
+        """So that other commands of this project can print addresses that open."""
+        file = self._config.address_file
+        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        with suppressed.errors("server.address_file", OSError, where=str(file)):
+            draft.write_text(json.dumps({"address": self.pages, "pid": os.getpid()}), encoding="utf-8")
+            draft.replace(file)
+
+    def _take_address_back(self) -> None:
+        file = self._config.address_file
+        with suppressed.errors("server.address_file", OSError, ValueError, where=str(file)):
+            if json.loads(file.read_text(encoding="utf-8")).get("pid") == os.getpid():
+                file.unlink()
 
     def _run(self) -> None:
         try:
@@ -91,6 +118,25 @@ class Listener:
         if not self._server.should_exit:
             LOG.error("the server on %s ended by itself", self.address)
             self._on_end()
+
+
+def _name_for_people(host: str) -> str:
+    if ipaddress.ip_address(host).is_loopback:
+        return "localhost"
+    if ipaddress.ip_address(host).is_unspecified:
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def _bind_default(settings: ServerSettings) -> socket.socket:
+    """The usual port; a free one when something else listens there, as another project's server."""
+    try:
+        return _bind(f"127.0.0.1:{DEFAULT_PORT}", settings)
+    except ListenError as error:
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EADDRINUSE:
+            raise
+        LOG.warning("port %d is taken by another program: a free one is used", DEFAULT_PORT)
+        return _bind("127.0.0.1:0", settings)
 
 
 def _bind(listen: str, settings: ServerSettings) -> socket.socket:
@@ -126,7 +172,7 @@ def _parts(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ListenError("is no address", where=listen, hint="write it as 127.0.0.1:8780 or [::1]:8780")
+        raise ListenError("is no address", where=listen, hint="write it as 127.0.0.1:8484 or [::1]:8484")
     return bare, int(port)
 
 

@@ -358,3 +358,48 @@ prunings = _table(
     Column("seconds", Double),
     Column("error", Text),
 )
+
+tokens = _table(
+    "tokens",
+    Column("id", Text, primary_key=True),
+    Column("name", Text),
+    Column("digest", Text),
+    Column("role", Text),
+    Column("created_at", Double),
+    Column("created_by", Text),
+    Column("expires_at", Double),
+    Column("used_at", Double),
+    Column("revoked_at", Double),
+    Column("revoked_by", Text),
+)
+
+sessions = _table(
+    "sessions",
+    Column("digest", Text, primary_key=True),
+    Column("actor", Text),
+    Column("role", Text),
+    Column("token_id", Text),
+    Column("opened_at", Double),
+    Column("expires_at", Double),
+)
+
+login_links = _table(
+    "login_links",
+    Column("digest", Text, primary_key=True),
+    Column("actor", Text),
+    Column("role", Text),
+    Column("made_at", Double),
+    Column("expires_at", Double),
+    Column("used_at", Double),
+)
+
+idempotency_keys = _table(
+    "idempotency_keys",
+    Column("actor", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("request", Text),
+    Column("status", Integer),
+    Column("headers", Text),
+    Column("body", LargeBinary),
+    Column("made_at", Double),
+)

@@ -1,1 +1,7 @@
-"""One module per noun of the API. A route reads the request, calls the service layer, and gives back its answer."""
+"""REST: one module per noun of the API. A route reads the request, calls the service layer, and gives back its answer."""
+
+from __future__ import annotations
+
+from icefloe.server.routes import changes, health, signals, watermarks
+
+ROUTERS = (health.router, signals.router, watermarks.router, changes.router)

@@ -1,4 +1,4 @@
-"""What routes are given: the project's client, as the application holds it."""
+"""What routes and pages are given: the project's client, as the application holds it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from fastapi import Depends, Request
 
 from icefloe.service.client import Client
 
-BY_REST = "rest"
-"""Who published what came over REST: the token says that somebody may, not who."""
+
+def client_of(request: Request) -> Client:
+    client = request.app.state.client
+    assert isinstance(client, Client)
+    return client
 
 
-def _client(request: Request) -> Client:
-    found = request.app.state.client
-    assert isinstance(found, Client)
-    return found
-
-
-Project = Annotated[Client, Depends(_client)]
+Project = Annotated[Client, Depends(client_of)]

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, StrictStr
 
-from icefloe.server.routes.connection import BY_REST, Project
+from icefloe.server.access import Operator
+from icefloe.server.routes.connection import Project
 
 router = APIRouter(prefix="/signals", tags=["signals"])
 
@@ -29,9 +30,9 @@ class Published(BaseModel):
 
 
 @router.post("", status_code=201)
-def publish(signal: NewSignal, project: Project, response: Response) -> Published:
+def publish(signal: NewSignal, project: Project, response: Response, actor: Operator) -> Published:
     """Publish a signal: 201 when it is new, 200 when one with its id had been published before."""
-    chosen, new = project.triggers.signal(signal.name, signal.params, signal_id=signal.id, by=BY_REST)
+    chosen, new = project.triggers.signal(signal.name, signal.params, signal_id=signal.id, by=actor.name)
     response.status_code = 201 if new else 200
     return Published(id=chosen, created=new)
 

@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictInt, StrictStr
 
-from icefloe.server.routes.connection import BY_REST, Project
+from icefloe.server.access import Operator
+from icefloe.server.routes.connection import Project
 
 router = APIRouter(prefix="/watermarks", tags=["watermarks"])
 
@@ -24,10 +25,10 @@ class NewWatermark(BaseModel):
 
 
 @router.post("")
-def put(watermark: NewWatermark, project: Project) -> dict[str, Any]:
+def put(watermark: NewWatermark, project: Project, actor: Operator) -> dict[str, Any]:
     """``moved`` is false when it was as far already; ``watermark`` is what holds."""
     held, moved = project.triggers.set_watermark(
-        watermark.table, watermark.valid_through, back=watermark.back, by=BY_REST
+        watermark.table, watermark.valid_through, back=watermark.back, by=actor.name
     )
     return {"watermark": asdict(held), "moved": moved}
 

@@ -1,0 +1,7 @@
+"""Web pages: one module per noun. A page asks the service layer, hands frozen values to a template, and changes nothing on GET."""
+
+from __future__ import annotations
+
+from icefloe.server.pages import home, login, runs
+
+ROUTERS = (login.router, home.router, runs.router)

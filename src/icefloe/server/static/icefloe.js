@@ -1,0 +1,118 @@
+// Everything that pages do by script: follow changes, times in the reader's zone, copy, theme. Pages work without it, but do not move.
+(() => {
+  "use strict";
+  const body = document.body;
+
+  // -- times ---------------------------------------------------------------------------------------------------------------
+  const units = [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]];
+  const span = (seconds) => {
+    if (seconds < 60) return `${Math.round(seconds)} s`;
+    for (const [unit, length, short, below] of units) {
+      if (seconds >= length) {
+        const rest = Math.floor((seconds % length) / below);
+        return `${Math.floor(seconds / length)} ${unit}` + (rest ? ` ${rest} ${short}` : "");
+      }
+    }
+  };
+  const showTimes = (root) => {
+    for (const time of root.querySelectorAll("time[data-show]")) {
+      const at = new Date(time.dateTime);
+      if (time.dataset.show === "moment") {
+        time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+        time.title = time.dateTime;
+      } else {
+        const gap = (Date.now() - at) / 1000;
+        time.textContent = gap >= 0 ? `${span(gap)} ago` : `in ${span(-gap)}`;
+      }
+    }
+  };
+  showTimes(document);
+  setInterval(() => showTimes(document), 10000);
+
+  // -- one stream a tab: what has changed is fetched again, and only the parts that show it -----------------------------------
+  const waiting = new Set();
+  let busy = false;
+  const refresh = async (topics) => {
+    const all = topics.includes("all");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const wanted = part.dataset.live.split(" ");
+      if (part.id && (all || wanted.some((topic) => topics.includes(topic)))) waiting.add(part.id);
+    }
+    if (busy || !waiting.size) return;
+    busy = true;
+    try {
+      while (waiting.size) {
+        const ids = [...waiting];
+        waiting.clear();
+        const answer = await fetch(location.href, { headers: { "X-Live": ids.join(",") } });
+        if (!answer.ok) break;
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        for (const id of ids) {
+          const old = document.getElementById(id);
+          const now = fresh.getElementById(id);
+          if (!old || !now || old.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) continue;
+          // Morphing keeps focus, scroll position and what is open.
+          await htmx.swap({ sourceElement: old, target: old, swap: "outerMorph", text: now.outerHTML });
+          const placed = document.getElementById(id);
+          if (placed) showTimes(placed);
+        }
+      }
+    } finally {
+      busy = false;
+    }
+  };
+  const connection = document.getElementById("connection");
+  const connected = (is) => { connection.hidden = is; };
+  if (body.dataset.changes) {
+    const open = () => {
+      const stream = new EventSource(body.dataset.changes);
+      let lost = false;
+      stream.addEventListener("open", () => {
+        connected(true);
+        if (lost) refresh(["all"]);
+        lost = false;
+      });
+      stream.addEventListener("error", () => {
+        lost = true;
+        connected(false);
+        if (stream.readyState === EventSource.CLOSED) setTimeout(open, 5000);
+      });
+      stream.addEventListener("changed", (event) => {
+        const change = JSON.parse(event.data);
+        connected(change.connected);
+        refresh(change.topics);
+      });
+      addEventListener("pagehide", () => stream.close(), { once: true });
+    };
+    open();
+  }
+
+  // -- small things ----------------------------------------------------------------------------------------------------------
+  document.addEventListener("click", async (event) => {
+    const copy = event.target.closest("[data-copy]");
+    if (copy) {
+      try {
+        await navigator.clipboard.writeText(copy.dataset.copy);
+        copy.textContent = "Copied";
+      } catch {
+        copy.textContent = "Press Ctrl+C";
+        getSelection().selectAllChildren(copy.previousElementSibling);
+      }
+      setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+    }
+    if (event.target.closest("[data-theme-switch]")) {
+      const dark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";
+      document.documentElement.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("icefloe-theme", dark ? "light" : "dark");
+    }
+  });
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.confirm;
+    if (question && !confirm(question)) event.preventDefault();
+    else for (const button of event.target.querySelectorAll("button")) setTimeout(() => { button.disabled = true; }, 0);
+  });
+  document.addEventListener("htmx:config:request", (event) => {
+    const headers = event.detail.ctx?.request?.headers ?? event.detail.headers;
+    if (headers) headers["X-CSRF-Token"] = body.dataset.csrf;
+  });
+})();
