@@ -19,7 +19,7 @@ from tests.projects import Project
 
 HOSTILE = (
     "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(2)>",
+    '"><img src=x onerror=alert(2)>',
     "'; DROP TABLE runs; --",
     "\x1b[31mred\x1b[0m",
     "\u202egnp.exe",
@@ -46,7 +46,13 @@ class Filled:
 
 
 def fill(
-    project: Project, *, runs: int = 10_000, steps: int = 300, tables_count: int = 100, workflows: int = 100, seed: int = 1
+    project: Project,
+    *,
+    runs: int = 10_000,
+    steps: int = 300,
+    tables_count: int = 100,
+    workflows: int = 100,
+    seed: int = 1,
 ) -> Filled:
     """``tables_count`` tables are named by the workflows, as a chain: each reads one and writes the next."""
     chance = random.Random(seed)
@@ -58,7 +64,9 @@ def fill(
     for name in names:
         _add_runs(project, name, share, ("capture", "aggregate", "commit"), chance, now)
     _add_runs(project, wide, 3, [f"step_{number}" for number in range(steps)], chance, now)
-    _add_runs(project, hostile, 1, ("say",), chance, now, cause=HOSTILE[0], params={"TEXT": "".join(HOSTILE)}, status="FAILED")
+    _add_runs(
+        project, hostile, 1, ("say",), chance, now, cause=HOSTILE[0], params={"TEXT": "".join(HOSTILE)}, status="FAILED"
+    )
     failed = project.client.runs.listing(status="FAILED", workflow_id=names[-1], most=1)
     _add_savings(project, names, chance, now)
     return Filled(
@@ -133,7 +141,9 @@ def _add_runs(
         connection.execute(
             sa.update(tables.workflows).where(tables.workflows.c.id == workflow).values(next_number=first + count)
         )
-        rows: dict[sa.Table, list[dict[str, Any]]] = {t: [] for t in (tables.runs, tables.steps, tables.attempts, tables.events)}
+        rows: dict[sa.Table, list[dict[str, Any]]] = {
+            t: [] for t in (tables.runs, tables.steps, tables.attempts, tables.events)
+        }
         for index in range(count):
             began = now - (count - index) * min(900.0, 90 * DAY / count) - chance.random() * 100
             outcome = status or chance.choice(OUTCOMES)
