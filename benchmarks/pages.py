@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.filled_store import Filled, fill
+from tests.postgres import running_postgres
+from tests.projects import Project, make_project, wait_until
 
 from icefloe import config as configuration
 from icefloe.store import migrations
 from icefloe.store.database import Database
-from tests.filled_store import Filled, fill
-from tests.postgres import running_postgres
-from tests.projects import Project, make_project, wait_until
 
 ICEFLOE = [sys.executable, "-m", "icefloe.cli.main"]
 LIVE = """
@@ -93,7 +93,7 @@ async def _tab(client: httpx.AsyncClient, path: str) -> None:
     async with client.stream("GET", "/api/v1/changes", timeout=None) as stream:
         async for line in stream.aiter_lines():
             if line.startswith("data:") and "runs" in json.loads(line[5:])["topics"]:
-                await asyncio.sleep(random.random())  # as the pages' script does
+                await asyncio.sleep(random.random() / 2)  # as the pages' script does
                 (await client.get(path, headers={"X-Live": "listing"})).raise_for_status()
 
 
