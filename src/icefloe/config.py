@@ -299,8 +299,9 @@ def _days(number: float) -> Any:
     return Field(default=number * 86_400.0)
 
 
-_FIXED_DAYS = {"workers": 1, "spark_sessions": 7}
-"""Workers and attempts forget those that are gone as they come, after the same times: nothing to be set."""
+_FIXED_DAYS = {"workers": 1, "spark_sessions": 7, "idempotency_keys": 1, "sessions": 0, "login_links": 0}
+"""Nothing to be set: workers and attempts forget those that are gone as they come, after the same times; programs rely on a day for
+repeating a request; a login ends by itself, and nobody needs it after that."""
 
 
 class Keep(_Section):

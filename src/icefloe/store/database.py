@@ -296,16 +296,17 @@ class _NotifyWatch:
         self._drop()
 
 
-def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> None:
-    """Add a row unless one with its key is there. Saying it twice, or two at once, is fine."""
+def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Add a row unless one with its key is there; False: one is. Saying it twice, or two at once, is fine."""
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-        connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
+        done = connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
     else:
         from sqlalchemy.dialects.postgresql import insert as postgres_insert
 
-        connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
+        done = connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
+    return done.rowcount == 1
 
 
 def prepare_file(file: Path) -> None:

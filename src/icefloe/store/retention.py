@@ -8,7 +8,8 @@ still need is never due, however old it is:
 - captures whose run is there, that have pins or change tables, that a checkpoint names, or that are a consumer's newest, newest
   committed or the newest published to a target; with them what they have published;
 - signals that a trigger has not passed yet, and the newest of each name;
-- of audits the newest of a consumer, and its newest rename.
+- of audits the newest of a consumer, and its newest rename;
+- logins that are still valid. Answers kept by ``Idempotency-Key`` go after a day, finished or not.
 
 Checkpoints, watermarks, triggers' cursors, workflows with all their versions and logic versions are not kinds: they stay. What a deleted
 run was started for stays longer than the run (``past_occasions``), so that nothing is started for it again, and what deleted lines of
@@ -36,13 +37,16 @@ from icefloe.store.tables import (
     captures,
     checkpoints,
     events,
+    idempotency_keys,
     incidents,
+    login_links,
     logs,
     past_occasions,
     prunings,
     publications,
     runs,
     savings,
+    sessions,
     signals,
     spark_sessions,
     steps,
@@ -260,6 +264,9 @@ def kinds() -> tuple[RetentionRule, ...]:
         Rows("workers", workers, _past_workers),
         Rows("spark_sessions", spark_sessions, _past_sessions),
         Rows("prunings", prunings, lambda _, limits, __: prunings.c.at < limits.before["prunings"]),
+        Rows("idempotency_keys", idempotency_keys, lambda _, limits, __: idempotency_keys.c.made_at < limits.before["idempotency_keys"]),
+        Rows("sessions", sessions, lambda _, limits, __: sessions.c.expires_at < limits.before["sessions"]),
+        Rows("login_links", login_links, lambda _, limits, __: login_links.c.expires_at < limits.before["login_links"]),
     )  # fmt: skip
 
 
