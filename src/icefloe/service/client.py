@@ -24,6 +24,7 @@ from icefloe.store import workers
 from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
+    from icefloe.lake.arrivals import ArrivalReader
     from icefloe.service.consumers import Consumers
     from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
@@ -88,6 +89,13 @@ class Client:
         from icefloe.service.definition_tables import DefinitionTables
 
         return DefinitionTables(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
+
+    @cached_property
+    def arrivals(self) -> ArrivalReader:
+        """What appends brought to which partition, remembered by snapshot."""
+        from icefloe.lake.arrivals import ArrivalReader
+
+        return ArrivalReader()
 
     def consumer(self, name: str) -> Consumer:
         """One consumer, to look at what it has not seen: ``client.consumer("flow/capture").preview(spark)``."""
