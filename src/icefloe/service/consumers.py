@@ -105,14 +105,14 @@ class Consumers:
             consumer.version,
             tuple(_standings(consumer, checkpoints, held, tables)),
             tuple(targets),
-            tuple(_capture_view(one) for one in recent),
+            tuple(capture_view(one) for one in recent),
         )
 
     def captures(self, consumer: str | None = None, most: int = 50) -> list[CaptureView]:
         """The newest captures first."""
         with self._database.read() as connection:
             found = captures.recent_captures(connection, consumer_name=consumer, most=most)
-        return [_capture_view(one) for one in found]
+        return [capture_view(one) for one in found]
 
     def capture(self, capture_id: str) -> CaptureView:
         """One capture, with the snapshots of targets that its batch was published as."""
@@ -121,7 +121,7 @@ class Consumers:
             published = captures.publications_of(connection, [capture_id])
         if found is None:
             raise NotFoundError(f"there is no capture {capture_id!r}", hint="icefloe captures")
-        return _capture_view(found, published)
+        return capture_view(found, published)
 
     def audit(self, consumer: str | None = None, most: int = 50) -> list[AuditRecord]:
         """Who did what by hand, when and why; the newest first."""
@@ -247,7 +247,7 @@ def _standings(
     return found
 
 
-def _capture_view(record: CaptureRecord, published: Iterable[dict[str, Any]] = ()) -> CaptureView:
+def capture_view(record: CaptureRecord, published: Iterable[dict[str, Any]] = ()) -> CaptureView:
     return CaptureView(
         record.id,
         record.consumer,
