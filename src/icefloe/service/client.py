@@ -24,8 +24,11 @@ from icefloe.store import workers
 from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
+    from icefloe.lake.arrivals import ArrivalReader
     from icefloe.service.consumers import Consumers
+    from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
+    from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
 
 
@@ -71,6 +74,28 @@ class Client:
         from icefloe.service.consumers import Consumers
 
         return Consumers(self.database, Lake.open(self.config), self.conductor)
+
+    @cached_property
+    def table_metadata(self) -> TableMetadataCache:
+        """What pages show of many tables, read in parallel and kept for some seconds."""
+        from icefloe.lake import Lake
+        from icefloe.service.table_metadata import TableMetadataCache
+
+        return TableMetadataCache(lambda: Lake.open(self.config))
+
+    @cached_property
+    def definition_tables(self) -> DefinitionTables:
+        """Which tables workflows read and write."""
+        from icefloe.service.definition_tables import DefinitionTables
+
+        return DefinitionTables(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
+
+    @cached_property
+    def arrivals(self) -> ArrivalReader:
+        """What appends brought to which partition, remembered by snapshot."""
+        from icefloe.lake.arrivals import ArrivalReader
+
+        return ArrivalReader()
 
     def consumer(self, name: str) -> Consumer:
         """One consumer, to look at what it has not seen: ``client.consumer("flow/capture").preview(spark)``."""

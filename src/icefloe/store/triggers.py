@@ -137,6 +137,12 @@ def ended_runs(connection: Connection, workflow_id: str, most: int) -> list[RunS
     return [_summary(row) for row in connection.execute(query.order_by(runs.c.seq.desc()).limit(most))]
 
 
+def last_success(connection: Connection, workflow_id: str, look_back: int = 100) -> float | None:
+    """When the newest good run of the last so many ended."""
+    ended = ended_runs(connection, workflow_id, look_back)
+    return next((run.ended_at for run in ended if run.status == "SUCCEEDED"), None)
+
+
 def lineages(connection: Connection, run_ids: Collection[str]) -> dict[str, dict[str, int]]:
     """Of runs: which workflows' runs led to them, and how often; a run that nothing led to counts for its own workflow."""
     query = sa.select(runs.c.id, runs.c.workflow_id, runs.c.initiator).where(runs.c.id.in_(sorted(run_ids)))
