@@ -25,11 +25,14 @@ from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
     from icefloe.lake.arrivals import ArrivalReader
+    from icefloe.service.consumer_lags import ConsumerLags
     from icefloe.service.consumers import Consumers
     from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
+    from icefloe.service.run_history import RunHistory
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
+    from icefloe.service.workflow_overview import WorkflowOverviews
 
 
 class Client:
@@ -66,6 +69,27 @@ class Client:
         from icefloe.service.triggers import Triggers  # PyIceberg takes a second to import
 
         return Triggers(self.config, self.database)
+
+    @cached_property
+    def history(self) -> RunHistory:
+        """Runs of the past: pages of them, and how their steps ended."""
+        from icefloe.service.run_history import RunHistory
+
+        return RunHistory(self.database)
+
+    @cached_property
+    def overviews(self) -> WorkflowOverviews:
+        """All workflows at a glance."""
+        from icefloe.service.workflow_overview import WorkflowOverviews
+
+        return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def lags(self) -> ConsumerLags:
+        """How far consumers are behind, as of some seconds ago."""
+        from icefloe.service.consumer_lags import ConsumerLags
+
+        return ConsumerLags(self.database, lambda: self.consumers)
 
     @cached_property
     def consumers(self) -> Consumers:

@@ -66,6 +66,11 @@ def of_workflow(connection: Connection, workflow_id: str) -> dict[str, TriggerRe
     return {row.name: _trigger(row) for row in rows}
 
 
+def listing(connection: Connection) -> list[TriggerRecord]:
+    """Of all workflows."""
+    return [_trigger(row) for row in connection.execute(sa.select(triggers))]
+
+
 def load(connection: Connection, workflow_id: str, name: str) -> TriggerRecord | None:
     query = sa.select(triggers).where(triggers.c.workflow_id == workflow_id, triggers.c.name == name)
     row = connection.execute(query).first()
