@@ -122,7 +122,7 @@ def read_list(read: Read, location: str) -> list[ManifestFile]:
         reader = fastavro.reader(io.BytesIO(read(location)))
         schema = json.loads(reader.metadata["avro.schema"])
         names = {_LIST_FIELDS[f["field-id"]]: f["name"] for f in schema["fields"] if f.get("field-id") in _LIST_FIELDS}
-        found = []
+        manifests = []
         for record in cast(Iterator[dict[str, Any]], reader):
             values = {ours: record[theirs] for ours, theirs in names.items()}
             if any(values.get(name) is None for name in ("path", "length", "spec_id")):
@@ -130,8 +130,8 @@ def read_list(read: Read, location: str) -> list[ManifestFile]:
             for name in _LIST_FIELDS.values():
                 if values.get(name) is None:
                     values[name] = _LIST_DEFAULTS.get(name)
-            found.append(ManifestFile(**values))
-        return found
+            manifests.append(ManifestFile(**values))
+        return manifests
 
 
 @dataclass(frozen=True)
@@ -368,11 +368,11 @@ def with_fields(schema: dict[str, Any], extra: Mapping[str, tuple[int, str]]) ->
     out = {**schema, "fields": [dict(field) for field in schema["fields"]]}
     for field in out["fields"]:
         if field["name"] == "data_file":
-            there = {one["name"] for one in field["type"]["fields"]}
+            names = {member["name"] for member in field["type"]["fields"]}
             more = [
                 {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
                 for name, (field_id, kind) in extra.items()
-                if name not in there
+                if name not in names
             ]
             field["type"] = {**field["type"], "fields": [*field["type"]["fields"], *more]}
     return out

@@ -14,15 +14,14 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from icefloe.capture import commits, completeness, published, release
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.capturing import BuiltCapture, Busy, CaptureRequest, Capturing
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.capture_attempt import BuiltCapture, CaptureAttempt, CaptureRequest, ConsumerBusy
 from icefloe.capture.errors import CaptureLostError, StartError
-from icefloe.capture.planning import Bounds
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
-from icefloe.steps.completing import definition_of, goal_of, steps_behind, write_of, write_targets
 from icefloe.steps.contract import (
     Cause,
     Done,
@@ -35,7 +34,8 @@ from icefloe.steps.contract import (
     Waiting,
     builtin,
 )
-from icefloe.steps.writing import ranges
+from icefloe.steps.watermark_goal import definition_of, goal_of, steps_behind, write_of, write_targets
+from icefloe.steps.write import ranges
 from icefloe.store import runs
 from icefloe.workflow import write_ranges
 from icefloe.workflow.consumers import consumer_name
@@ -77,8 +77,8 @@ class IpCaptureStep(StepRuntime):
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
         columns = range_columns_of(settings, lake, tables)
         anew = _writes_a_range(context)
-        wish = _completing(
-            wish_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
+        options = _with_watermark(
+            options_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
         )
         request = CaptureRequest(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
@@ -90,9 +90,9 @@ class IpCaptureStep(StepRuntime):
             ref=settings.ref,
             start=settings.start,
             bounds=bounds_of(settings),
-            wish=replace(wish, skip_empty=wish.skip_empty and not anew),
+            options=replace(options, skip_empty=options.skip_empty and not anew),
         )
-        taken = Capturing(
+        taken = CaptureAttempt(
             lake,
             context.database,
             request,
@@ -101,7 +101,7 @@ class IpCaptureStep(StepRuntime):
             before_first=lambda: _refuse_filled_targets(context, lake),
             check=context.check,
         ).take()
-        if isinstance(taken, Busy):
+        if isinstance(taken, ConsumerBusy):
             return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")
         _tell(context, taken)
         outputs = published.parameters(
@@ -127,7 +127,7 @@ def bounds_of(settings: IpCaptureSettings) -> Bounds:
     return Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes)
 
 
-def wish_of(
+def options_of(
     settings: IpCaptureSettings,
     lake: Lake,
     tables: tuple[str, ...],
@@ -149,14 +149,14 @@ def wish_of(
     )
 
 
-def _completing(wish: CaptureOptions, goal: completeness.WatermarkGoal | None) -> CaptureOptions:
-    """The wish with a watermark to derive: its column's range has to be found too."""
+def _with_watermark(options: CaptureOptions, goal: completeness.WatermarkGoal | None) -> CaptureOptions:
+    """The options with a watermark to derive: its column's range has to be found too."""
     if goal is None or goal.columns is None:
-        return replace(wish, completes=goal)
-    asked = dict(wish.columns)
+        return replace(options, completes=goal)
+    asked = dict(options.columns)
     for table, column in goal.columns.items():
         asked[table] = (*asked.get(table, ()), column)
-    return replace(wish, completes=goal, columns=asked)
+    return replace(options, completes=goal, columns=asked)
 
 
 def _has_ended(context: StepContext, run_id: str) -> bool:

@@ -45,7 +45,7 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
-from icefloe.steps.writing import ranges, recording, write_job, write_report
+from icefloe.steps.write import ranges, write_job, write_record, write_report
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -56,7 +56,7 @@ from icefloe.workflow.values import TypedValue, plain
 
 IMPORTS = (
     "icefloe.spark.program",
-    "icefloe.steps.writing.execution",
+    "icefloe.steps.write.execution",
     "pyiceberg.catalog.rest",
     "pyiceberg.catalog.sql",
     "pyiceberg.io.pyarrow",
@@ -123,7 +123,7 @@ class SparkStep(StepRuntime):
                     )
             if outcome.kind is OutcomeKind.SUCCEEDED:
                 spark_sessions.gone(connection, mark.text, time.time())
-                recording.record(connection, context, settings, mark, written, time.time())
+                write_record.record(connection, context, settings, mark, written, time.time())
 
         if outcome.kind is not OutcomeKind.SUCCEEDED:
             error = told.get("error")
@@ -191,7 +191,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         kind, script, shown = Script.CARRIED, write_job.CARRIER, where
         sources = [Source.from_json(one) for capture in held for one in capture.sources]
         text = context.script(settings.script)
-        logic = recording.logic_order(context, settings, settings.write, mark, text)
+        logic = write_record.logic_order(context, settings, settings.write, mark, text)
         anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write.range, where)
         work = write_job.work(settings, text, sources, where, logic, anew).to_json()
     else:

@@ -103,10 +103,10 @@ class Database:
         except sa.exc.TimeoutError as error:
             raise StateUnreachableError(str(error), where=self.label) from error
 
-    def announce(self, connection: Connection, what: str = "") -> None:
+    def announce(self, connection: Connection, topic: str = "") -> None:
         """Wake who watches, when this transaction commits. On SQLite the commit itself is the hint."""
         if not self.is_sqlite:
-            connection.execute(sa.text("SELECT pg_notify(:channel, :what)"), {"channel": CHANNEL, "what": what})
+            connection.execute(sa.text("SELECT pg_notify(:channel, :what)"), {"channel": CHANNEL, "what": topic})
 
     def watch(self) -> Watch:
         return _FileWatch(self._engine) if self.is_sqlite else _NotifyWatch(self.url)

@@ -163,8 +163,8 @@ def consumer_versions(connection: Connection) -> dict[str, int]:
 def lag_since(connection: Connection, names: Collection[str]) -> float | None:
     """When the checkpoint of these consumers that is furthest back was last moved."""
     query = sa.select(sa.func.min(checkpoints.c.moved_at)).where(checkpoints.c.consumer.in_(sorted(names)))
-    found = connection.execute(query).scalar()
-    return None if found is None else float(found)
+    moment = connection.execute(query).scalar()
+    return None if moment is None else float(moment)
 
 
 # -- schedulers --------------------------------------------------------------------------------------------------------------

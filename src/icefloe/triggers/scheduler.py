@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Connection
 
-from icefloe.capture.advancing import advance
+from icefloe.capture.checkpoint_advance import advance
 from icefloe.capture.completeness import VALID_THROUGH
 from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
@@ -32,14 +32,14 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
-from icefloe.triggers import completeness, judging, workflow_snapshots
-from icefloe.triggers.alerting import Alerting
+from icefloe.triggers import completeness, workflow_snapshots
+from icefloe.triggers.alerts import Alerting
 from icefloe.triggers.circles import Definition, targets_of
 from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.firing import Claim, Starter, TriggerEvent
-from icefloe.triggers.judging import Judgement
+from icefloe.triggers.judgement import Judgement, Signals, first_state, judge
 from icefloe.triggers.messages import Check, Messenger
 from icefloe.triggers.plans import Armed, Plan
+from icefloe.triggers.run_start import Claim, Starter, TriggerEvent
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.table_watch import Question, TableWatch
 from icefloe.triggers.unseen import Unseen
@@ -111,7 +111,7 @@ class Scheduler:
         self._alerting = Alerting(
             database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
         )
-        self._signals = judging.Signals(database, self.tables.table_property)
+        self._signals = Signals(database, self.tables.table_property)
         self._last_signal = -1
         self._watermarks: list[WatermarkRecord] = []
 
@@ -291,7 +291,7 @@ class Scheduler:
         if again is not None:
             entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:
-            judgement = judging.judge(
+            judgement = judge(
                 standing,
                 armed,
                 now=now,
@@ -340,7 +340,7 @@ class Scheduler:
             if armed.name not in rows:
                 # A trigger counts from its push, not from when the first scheduler saw it.
                 since = workflow.updated_at
-                state = judging.first_state(connection, armed, since)
+                state = first_state(connection, armed, since)
                 triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
         entry.standing = workflow_snapshots.read(connection, entry.record, entry.plan)
 

@@ -19,8 +19,8 @@ from icefloe.lake import Checkpoint, Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.changes import OPERATIONS
 from icefloe.lake.errors import HistoryLostError
+from icefloe.lake.metadata_poll import MetadataPoll
 from icefloe.lake.partitions import PartitionChange
-from icefloe.lake.polling import Polling
 from icefloe.table_names import Identifier, parse_identifier
 from icefloe.triggers.unseen import Unseen, unseen
 
@@ -57,7 +57,7 @@ class TableWatch:
         self._tick = tick
         self._on_news = on_news
         self._lake: Lake | None = None
-        self._polling: Polling | None = None
+        self._polling: MetadataPoll | None = None
         self._questions: frozenset[Question] = frozenset()
         self._answers: dict[Question, _Answer] = {}
         self._changed = threading.Condition()
@@ -167,7 +167,7 @@ class TableWatch:
             return False
         if self._lake is None or self._polling is None:
             self._lake = self._open_lake()
-            self._polling = Polling(self._lake.tables)
+            self._polling = MetadataPoll(self._lake.tables)
         by_table: dict[str, list[Question]] = {}
         for question in questions:
             if only is None or question.table in only or self._polling.at_once:

@@ -14,8 +14,8 @@ def advance(database: Database, known: CheckpointRecord, base_version: int, end:
     The consumer's version goes up as with any commit, so a capture that was planned meanwhile notices.
     """
     with database.write() as connection:
-        held = captures.open_capture(connection, known.consumer)
-        if held is not None or not captures.raise_version(connection, known.consumer, base_version):
+        capture = captures.open_capture(connection, known.consumer)
+        if capture is not None or not captures.raise_version(connection, known.consumer, base_version):
             return False
         captures.set_checkpoint(
             connection,

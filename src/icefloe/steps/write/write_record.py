@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from sqlalchemy.engine import Connection
 
 from icefloe.errors import UsageError
-from icefloe.planner.logic import CHOICES, PARAMETER, Choice, Logic, Version
+from icefloe.planner.logic import CHOICES, PARAMETER, Choice, Logic, LogicVersion
 from icefloe.spark.marks import Mark
 from icefloe.steps.contract import StepContext
-from icefloe.steps.writing.defined_select import defined_select, hidden
-from icefloe.steps.writing.ledger import Entry
-from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write.defined_select import defined_select, hidden
+from icefloe.steps.write.savings_ledger import Entry
+from icefloe.steps.write.versions import LogicOrder
+from icefloe.steps.write.write_report import WriteReport
 from icefloe.store import definitions, logic_versions, savings
 from icefloe.store.logic_versions import LogicRecord
 from icefloe.store.savings import SavingsRecord
@@ -77,9 +77,9 @@ def chosen_for(given: TypedValue | None, settings: SparkSettings, where: str) ->
     return found
 
 
-def versions_of(records: Iterable[LogicRecord]) -> Iterator[Version]:
+def versions_of(records: Iterable[LogicRecord]) -> Iterator[LogicVersion]:
     for one in records:
-        yield Version(one.fingerprint, one.root_id, Logic(one.text, one.columns))
+        yield LogicVersion(one.fingerprint, one.root_id, Logic(one.text, one.columns))
 
 
 def target_key(catalog: str, write: WriteSettings) -> str:
@@ -95,7 +95,7 @@ def _read(context: StepContext, key: str) -> str:
 
 
 def _logic(
-    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, version: Version, now: float
+    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, version: LogicVersion, now: float
 ) -> None:
     assert settings.write is not None and version.logic is not None
     logic_versions.add(

@@ -52,27 +52,27 @@ class Deletion:
     ) -> None:
         if not tables.takes_snapshots or table.metadata.format_version != FORMAT_VERSION:
             raise NotPlainError(f"{table.name} takes no deletion vectors from here")
-        for one in manifests_of(table, table.metadata.snapshots[snapshot_id]):
-            if one.content == DATA and one.may_have_live and one.first_row_id is None:
+        for manifest in manifests_of(table, table.metadata.snapshots[snapshot_id]):
+            if manifest.content == DATA and manifest.may_have_live and manifest.first_row_id is None:
                 raise NotPlainError(f"{table.name} has rows that were given no ids since it became version 3")
         self._tables = tables
         self._table = table
-        self._added = _written(table, deleted) if deleted else None
+        self._vectors = _write_vectors(table, deleted) if deleted else None
 
     def commit(self, branch: str, properties: Mapping[str, str]) -> int | None:
         """Let the branch go on to a snapshot without these rows, and return that; ``None``: there are none. ``properties`` go into its
         summary. Whatever the branch has on top of the snapshot that was looked at must not have touched these files."""
-        added = self._added
-        if added is None:
+        vectors = self._vectors
+        if vectors is None:
             return None
         committed: list[int] = []
 
         def make(now: LoadedTable) -> Mapping[str, Any]:
-            held = now.metadata.refs.get(branch)
-            if held is None:
+            head = now.metadata.refs.get(branch)
+            if head is None:
                 raise CommitConflictError(f"the branch {branch} was taken away by somebody else", where=now.name)
-            parent = now.metadata.snapshots[held.snapshot_id]
-            snapshot = _Commit(now, parent, added, properties).write()
+            parent = now.metadata.snapshots[head.snapshot_id]
+            snapshot = _Commit(now, parent, vectors, properties).write()
             committed.append(snapshot["snapshot-id"])
             fault("search.before_commit")
             return snapshot
@@ -82,17 +82,17 @@ class Deletion:
 
 
 @dataclass(frozen=True)
-class _Added:
-    """A Puffin file that is written, not listed anywhere yet. ``likes``: by spec, a manifest whose schema and header fit."""
+class _VectorFile:
+    """A Puffin file that is written, not listed anywhere yet. ``schemas``: by spec, a manifest whose schema and header fit."""
 
     path: str
     size: int
     blobs: Mapping[LiveFile, Blob]
-    likes: Mapping[int, Manifest]
+    schemas: Mapping[int, Manifest]
 
 
-def _written(table: LoadedTable, deleted: Mapping[LiveFile, BitMap64]) -> _Added:
-    likes = {file.manifest.spec_id: _like(table, file.manifest) for file in deleted}
+def _write_vectors(table: LoadedTable, deleted: Mapping[LiveFile, BitMap64]) -> _VectorFile:
+    schemas = {file.manifest.spec_id: _with_vector_fields(table, file.manifest) for file in deleted}
     data, blobs = puffin({file.path: positions for file, positions in deleted.items()})
     folder = table.metadata.properties.get("write.data.path") or f"{table.metadata.location}/data"
     path = f"{folder.rstrip('/')}/{uuid.uuid4()}-deletes.puffin"
@@ -100,23 +100,25 @@ def _written(table: LoadedTable, deleted: Mapping[LiveFile, BitMap64]) -> _Added
         storage.write(table.io, path, data)
     except StorageError as error:
         raise NotPlainError(f"{table.name} cannot be written to from here: {error.message}") from error
-    return _Added(path, len(data), {file: blobs[file.path] for file in deleted}, likes)
+    return _VectorFile(path, len(data), {file: blobs[file.path] for file in deleted}, schemas)
 
 
-def _like(table: LoadedTable, file: ManifestFile) -> Manifest:
-    found = Manifest.open(table.read, file)
-    if found.metadata.get("format-version", "1") == "1":
+def _with_vector_fields(table: LoadedTable, file: ManifestFile) -> Manifest:
+    manifest = Manifest.open(table.read, file)
+    if manifest.metadata.get("format-version", "1") == "1":
         raise NotPlainError(f"{table.name} has manifests of format version 1")
-    return replace(found, schema=with_fields(found.schema, VECTOR_FIELDS))
+    return replace(manifest, schema=with_fields(manifest.schema, VECTOR_FIELDS))
 
 
 class _Commit:
     """One try: everything that it writes is new, and of no consequence if the branch has moved meanwhile."""
 
-    def __init__(self, table: LoadedTable, parent: Snapshot, added: _Added, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, table: LoadedTable, parent: Snapshot, vectors: _VectorFile, properties: Mapping[str, str]
+    ) -> None:
         self._table = table
         self._parent = parent
-        self._added = added
+        self._vectors = vectors
         self._properties = properties
         self._id = secrets.randbits(62) + 1
         self._number = int(table.metadata.raw.get("last-sequence-number") or 0) + 1
@@ -126,12 +128,12 @@ class _Commit:
 
     def write(self) -> dict[str, Any]:
         """The snapshot, all of whose files are written."""
-        before = [one for one in manifests_of(self._table, self._parent) if one.may_have_live]
-        gone = {file.key for file in self._added.blobs if file.vector is not None}
-        struck, removed = self._struck_off(before, gone)
-        kept = [one for one in before if one not in struck]
-        new = [self._new(spec_id) for spec_id in self._added.likes]
-        listed = [*new, *(self._rewritten(spec_id, struck, gone) for spec_id in _specs(struck)), *kept]
+        before = [manifest for manifest in manifests_of(self._table, self._parent) if manifest.may_have_live]
+        replaced = {file.key for file in self._vectors.blobs if file.vector is not None}
+        struck, removed = self._struck_off(before, replaced)
+        kept = [manifest for manifest in before if manifest not in struck]
+        new = [self._new(spec_id) for spec_id in self._vectors.schemas]
+        listed = [*new, *(self._rewritten(spec_id, struck, replaced) for spec_id in _specs(struck)), *kept]
         location = f"{self._folder.rstrip('/')}/snap-{self._id}-1-{self._unique}.avro"
         storage.write(
             self._table.io,
@@ -151,7 +153,7 @@ class _Commit:
             "snapshot-id": self._id,
             "parent-snapshot-id": self._parent.id,
             "timestamp-ms": max(int(time.time() * 1000), raw.get("last-updated-ms", 0)),
-            "summary": self._summary(removed) | {f"manifests-{what}": str(many) for what, many in counts.items()},
+            "summary": self._summary(removed) | {f"manifests-{status}": str(many) for status, many in counts.items()},
             "manifest-list": location,
             "schema-id": int(raw["current-schema-id"]),
             "first-row-id": raw["next-row-id"],
@@ -161,32 +163,36 @@ class _Commit:
     # -- manifests -----------------------------------------------------------------------------------------------------------
 
     def _struck_off(
-        self, before: Sequence[ManifestFile], gone: set[str]
+        self, before: Sequence[ManifestFile], replaced: set[str]
     ) -> tuple[list[ManifestFile], list[dict[str, Any]]]:
         """The manifests that list a vector whose place is taken, and those entries."""
         struck, removed = [], []
         for file in before:
-            if file.content != DELETES or not gone:
+            if file.content != DELETES or not replaced:
                 continue
-            own = [one["data_file"] for one in Manifest.open(self._table.read, file).entries() if _about(one, gone)]
+            own = [
+                entry["data_file"]
+                for entry in Manifest.open(self._table.read, file).entries()
+                if _about(entry, replaced)
+            ]
             if own:
                 struck.append(file)
                 removed += own
         return struck, removed
 
     def _new(self, spec_id: int) -> ManifestFile:
-        files = [file for file in self._added.blobs if file.manifest.spec_id == spec_id]
-        entries = [self._entry(file, self._added.blobs[file]) for file in files]
-        return self._manifest(self._added.likes[spec_id], spec_id, entries, [file.manifest for file in files])
+        files = [file for file in self._vectors.blobs if file.manifest.spec_id == spec_id]
+        entries = [self._entry(file, self._vectors.blobs[file]) for file in files]
+        return self._manifest(self._vectors.schemas[spec_id], spec_id, entries, [file.manifest for file in files])
 
-    def _rewritten(self, spec_id: int, struck: Sequence[ManifestFile], gone: set[str]) -> ManifestFile:
+    def _rewritten(self, spec_id: int, struck: Sequence[ManifestFile], replaced: set[str]) -> ManifestFile:
         """All of the struck ones of a spec in one, with what is gone as DELETED by this snapshot."""
-        files = [one for one in struck if one.spec_id == spec_id]
+        files = [manifest for manifest in struck if manifest.spec_id == spec_id]
         entries = []
         opened = [Manifest.open(self._table.read, file) for file in files]
         for manifest in opened:
             for entry in spelt_out(manifest, lambda entry: entry["status"] != Status.DELETED):
-                if _about(entry, gone):
+                if _about(entry, replaced):
                     entry |= {"status": int(Status.DELETED), "snapshot_id": self._id}
                 else:
                     entry["status"] = int(Status.EXISTING)
@@ -217,11 +223,11 @@ class _Commit:
         """A new vector. What an entry may leave out is left out."""
         data_file = {
             "content": 1,
-            "file_path": self._added.path,
+            "file_path": self._vectors.path,
             "file_format": "PUFFIN",
             "partition": file.place,
             "record_count": blob.rows,
-            "file_size_in_bytes": self._added.size,
+            "file_size_in_bytes": self._vectors.size,
             "referenced_data_file": file.path,
             "content_offset": blob.offset,
             "content_size_in_bytes": blob.size,
@@ -231,8 +237,8 @@ class _Commit:
 
     def _summaries(self, spec_id: int, files: Iterable[ManifestFile]) -> list[dict[str, Any]] | None:
         """What the partitions of these manifests span together; ``None``: nobody knows, and every reader opens it."""
-        found = list({one.path: one for one in files}.values())
-        if any(one.partitions is None for one in found):
+        manifests = list({manifest.path: manifest for manifest in files}.values())
+        if any(manifest.partitions is None for manifest in manifests):
             return None
         metadata = self._table.metadata
         kinds = []
@@ -240,21 +246,24 @@ class _Commit:
             source = metadata.schema.fields.get(part.source_id)
             kinds.append(result_type(part.transform, source.type) if source is not None else None)
         try:
-            return [_span(kind, [(one.partitions or [])[at] for one in found]) for at, kind in enumerate(kinds)]
+            return [
+                _span(kind, [(manifest.partitions or [])[at] for manifest in manifests])
+                for at, kind in enumerate(kinds)
+            ]
         except (UndecodableError, IndexError, TypeError):
             return None
 
     # -- the summary ---------------------------------------------------------------------------------------------------------
 
     def _summary(self, removed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        blobs = self._added.blobs
+        blobs = self._vectors.blobs
         counts = {
             "delete-files": (len(blobs), len(removed)),
             "dvs": (len(blobs), len(removed)),
-            "files-size": (sum(one.size for one in blobs.values()), sum(map(stored_bytes, removed))),
+            "files-size": (sum(blob.size for blob in blobs.values()), sum(map(stored_bytes, removed))),
             "position-deletes": (
-                sum(one.rows for one in blobs.values()),
-                sum(one["record_count"] for one in removed),
+                sum(blob.rows for blob in blobs.values()),
+                sum(data_file["record_count"] for data_file in removed),
             ),
         }
         out = {"operation": "delete", **self._properties}
@@ -262,33 +271,33 @@ class _Commit:
             out |= {f"{sign}-{name}": str(many) for sign, many in zip(("added", "removed"), both, strict=True) if many}
         places = {(file.manifest.spec_id, tuple(file.place.values())) for file in blobs}
         out["changed-partition-count"] = str(len(places))
-        for name, told in self._parent.summary.items():
-            if name.startswith("total-") and told.isdigit():
+        for name, total in self._parent.summary.items():
+            if name.startswith("total-") and total.isdigit():
                 plus, minus = counts.get(name.removeprefix("total-"), (0, 0))
-                out[name] = str(int(told) + plus - minus)
+                out[name] = str(int(total) + plus - minus)
         return out | {"engine-name": "icefloe"}
 
 
-def _about(entry: Mapping[str, Any], gone: set[str]) -> bool:
+def _about(entry: Mapping[str, Any], replaced: set[str]) -> bool:
     """Whether a live entry is the vector of one of these data files."""
     if entry["status"] == Status.DELETED:
         return False
     path = entry["data_file"].get("referenced_data_file")
-    return path is not None and storage.normal(path) in gone
+    return path is not None and storage.normal(path) in replaced
 
 
 def _specs(files: Iterable[ManifestFile]) -> list[int]:
-    return list(dict.fromkeys(one.spec_id for one in files))
+    return list(dict.fromkeys(manifest.spec_id for manifest in files))
 
 
-def _span(kind: str | None, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _span(kind: str | None, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One field's summary over several manifests."""
     if kind is None:
         raise UndecodableError("a partition of a column that is not there any more")
-    out: dict[str, Any] = {"contains_null": any(one["contains_null"] for one in told)}
-    nan = [one.get("contains_nan") for one in told]
+    out: dict[str, Any] = {"contains_null": any(summary["contains_null"] for summary in summaries)}
+    nan = [summary.get("contains_nan") for summary in summaries]
     out["contains_nan"] = True if any(nan) else (None if None in nan else False)
     for name, best in (("lower_bound", min), ("upper_bound", max)):
-        known = [one[name] for one in told if one.get(name) is not None]
+        known = [summary[name] for summary in summaries if summary.get(name) is not None]
         out[name] = best(known, key=lambda bound: decode(kind, bound)) if known else None
     return out

@@ -22,7 +22,7 @@ from icefloe.lake.errors import TableNotFoundError
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import KeysNotUniqueError, TargetMismatchError
 from icefloe.planner.inputs import Column
-from icefloe.planner.plan import Plan, Statement
+from icefloe.planner.plan import Plan, PlannedStatement
 from icefloe.planner.spans import Span
 from icefloe.rows import NotPlainError
 from icefloe.rows.reads import Reads
@@ -32,16 +32,16 @@ from icefloe.spark.launch import CORES
 from icefloe.spark.marks import PROPERTY, Mark
 from icefloe.spark.order import Order
 from icefloe.spark.session import select
-from icefloe.steps.writing import columns, ranges, write_report
-from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.facts import UTC, Facts, versions
-from icefloe.steps.writing.ledger import Ledger
-from icefloe.steps.writing.preparation import Preparation, Prepared
-from icefloe.steps.writing.searching import Searching
-from icefloe.steps.writing.shadowing import Shadow
-from icefloe.steps.writing.versions import Versions
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import Searched, WriteReport
+from icefloe.steps.write import columns, ranges, write_report
+from icefloe.steps.write.columns import ResultColumn
+from icefloe.steps.write.facts import UTC, Facts, versions
+from icefloe.steps.write.key_search import Searching
+from icefloe.steps.write.savings_ledger import Ledger
+from icefloe.steps.write.shadow_check import Shadow
+from icefloe.steps.write.versions import Versions
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_plan import Preparation, Prepared
+from icefloe.steps.write.write_report import Searched, WriteReport
 from icefloe.workflow import lookbacks
 
 NOT_YET = "attempt"
@@ -52,7 +52,7 @@ Log = Callable[[str], None]
 
 
 def perform(session: Any, lake: Lake, order: Order, published: dict[str, int], log: Log) -> None:
-    """What :data:`icefloe.steps.writing.write_job.CARRIER` names."""
+    """What :data:`icefloe.steps.write.write_job.CARRIER` names."""
     run(session, lake, WriteJob.from_json(order.work), order.fencing, log, published, write_report.write)
 
 
@@ -229,7 +229,7 @@ class _Attempt:
         )
 
     def _search_or_run(
-        self, plan: Plan, searching: Searching | None, ordered: list[Statement], count: Callable[[Plan], None]
+        self, plan: Plan, searching: Searching | None, ordered: list[PlannedStatement], count: Callable[[Plan], None]
     ) -> None:
         if searching is None:
             self._run_ordered(ordered, partial(count, plan))
@@ -252,7 +252,7 @@ class _Attempt:
                 partial(self._run_in_order, searching.search.statements, counted=counted),
             )
 
-    def _run_ordered(self, statements: list[Statement], count: Callable[[], None]) -> None:
+    def _run_ordered(self, statements: list[PlannedStatement], count: Callable[[], None]) -> None:
         """One after the other. Rows of later ones may be computed ahead, and what is read is counted meanwhile."""
         early = [one for one in statements[1:] if one.rows]
         if len(statements) < 2:
@@ -286,7 +286,7 @@ class _Attempt:
 
     def _run_in_order(
         self,
-        statements: Sequence[Statement],
+        statements: Sequence[PlannedStatement],
         ahead: Mapping[str, Future[str]] = MappingProxyType({}),
         counted: Future[None] | None = None,
     ) -> None:
@@ -301,7 +301,7 @@ class _Attempt:
             self.session.sql(sql)  # a command: run at once, and there is no result to fetch
             self.log(f"{statement.role}: {time.monotonic() - began:.1f} s")
 
-    def _compute(self, statement: Statement) -> str:
+    def _compute(self, statement: PlannedStatement) -> str:
         """The name of a view of the rows. The session keeps them until it ends, or has others under that name."""
         began = time.monotonic()
         select(self.session, statement.rows).localCheckpoint().createOrReplaceTempView(ROWS_AHEAD)

@@ -21,10 +21,10 @@ from icefloe.planner import savings
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Size
 from icefloe.planner.plan import Plan
-from icefloe.planner.savings import Reckoning, Written
+from icefloe.planner.savings import SavingsEstimate, WriteTotals
 from icefloe.spark.marks import MARK, PROPERTY
-from icefloe.steps.writing.facts import Facts
-from icefloe.steps.writing.metering import reckon
+from icefloe.steps.write.facts import Facts
+from icefloe.steps.write.scan_sizes import reckon
 from icefloe.workflow.lookbacks import Lookback
 
 SAVINGS = "icefloe.savings"
@@ -38,8 +38,8 @@ class Entry:
 
     target: str
     run: str
-    reckoning: Reckoning
-    written: Written
+    reckoning: SavingsEstimate
+    written: WriteTotals
     seconds: float | None
 
     @property
@@ -59,8 +59,8 @@ class Entry:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Entry:
-        written = Written(Size(*data["written"]), data["delete_files"])
-        return cls(data["target"], data["run"], Reckoning.from_json(data["reckoning"]), written, data["seconds"])
+        written = WriteTotals(Size(*data["written"]), data["delete_files"])
+        return cls(data["target"], data["run"], SavingsEstimate.from_json(data["reckoning"]), written, data["seconds"])
 
 
 class Ledger:
@@ -80,7 +80,7 @@ class Ledger:
         self._lookback = lookback
         self._log = log
         self._began = time.monotonic()
-        self._planned: Reckoning | None = None
+        self._planned: SavingsEstimate | None = None
 
     def forget(self) -> None:
         """What was counted for a plan that another one takes the place of."""
@@ -124,10 +124,10 @@ class Ledger:
         own = [one.summary for one in takewhile(lambda one: one.operation == "replace", past)]
         if not own:
             return entry
-        read, written = savings.joined(own), Written.of(own)
+        read, written = savings.joined(own), WriteTotals.of(own)
         note = f"{savings.bytes_text(read.bytes)} of it to join small files"
         counted = replace(entry.reckoning, read=entry.reckoning.read + read, notes=(*entry.reckoning.notes, note))
-        total = Written(entry.written.size + written.size, entry.written.delete_files + written.delete_files)
+        total = WriteTotals(entry.written.size + written.size, entry.written.delete_files + written.delete_files)
         seconds = time.monotonic() - self._began if entry.seconds is not None else None
         return replace(entry, reckoning=counted, written=total, seconds=seconds)
 
@@ -143,10 +143,10 @@ class Ledger:
             text = next((one.summary[SAVINGS] for one in own if SAVINGS in one.summary), None)
             if text is None:
                 return None  # published by a program that did not count, or expired
-            told = Reckoning.from_json(json.loads(text))
+            told = SavingsEstimate.from_json(json.loads(text))
         if own:
             run = own[0].summary.get("icefloe.run", run)
-        written = Written.of(one.summary for one in own)
+        written = WriteTotals.of(one.summary for one in own)
         return Entry(target, run, told.settled(written), written, seconds)
 
 

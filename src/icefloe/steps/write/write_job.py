@@ -11,11 +11,11 @@ from icefloe.errors import UsageError
 from icefloe.planner import query, shadow
 from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
-from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.versions import LogicOrder
+from icefloe.steps.write.ranges import RangeOrder
+from icefloe.steps.write.versions import LogicOrder
 from icefloe.workflow.step_types import SparkSettings, WriteSettings
 
-CARRIER = "icefloe.steps.writing.execution:perform"
+CARRIER = "icefloe.steps.write.execution:perform"
 """What carries such an order out."""
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from icefloe.capture import building, completeness, planning
-from icefloe.capture.building import CaptureOptions
+from icefloe.capture import build, completeness, snapshot_ranges
+from icefloe.capture.build import CaptureOptions
 from icefloe.capture.errors import CaptureLostError, ConsumerRenamedError
-from icefloe.capture.planning import Bounds
-from icefloe.capture.sources import Source, found_in
+from icefloe.capture.snapshot_ranges import Bounds
+from icefloe.capture.sources import Source, change_summary
 from icefloe.errors import IcefloeError
 from icefloe.faults import fault
 from icefloe.lake import ChangeSet, Lake
@@ -43,11 +43,11 @@ class CaptureRequest:
     ref: str
     start: str | int | None
     bounds: Bounds
-    wish: CaptureOptions
+    options: CaptureOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class ConsumerBusy:
     """Another run owns the consumer's open capture and has not ended."""
 
     run_id: str
@@ -66,10 +66,10 @@ class BuiltCapture:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(Source.from_json(one) for one in self.capture.sources)
+        return tuple(Source.from_json(data) for data in self.capture.sources)
 
 
-class Capturing:
+class CaptureAttempt:
     """Takes captures for one attempt of one capture step."""
 
     def __init__(
@@ -93,51 +93,53 @@ class Capturing:
         self._before_first = before_first
         self._check = check
 
-    def take(self) -> BuiltCapture | Busy:
+    def take(self) -> BuiltCapture | ConsumerBusy:
         """Adopt what is open, or capture anew."""
         request = self._request
         with self._database.read() as connection:
-            held = captures.open_capture(connection, request.consumer)
+            capture = captures.open_capture(connection, request.consumer)
         self._check()  # a late attempt takes nothing from the one that followed it
-        if held is None:
+        if capture is None:
             return self._built(self._planned())
-        if held.run_id != request.run_id and not self._run_has_ended(held.run_id):
-            return Busy(held.run_id)
-        if held.state == "built":
-            mine = self._move(held, run_id=request.run_id, step_path=request.step_path, claim=request.claim)
-            adopted = held.run_id != request.run_id
+        if capture.run_id != request.run_id and not self._run_has_ended(capture.run_id):
+            return ConsumerBusy(capture.run_id)
+        if capture.state == "built":
+            mine = self._move(capture, run_id=request.run_id, step_path=request.step_path, claim=request.claim)
+            adopted = capture.run_id != request.run_id
             if adopted:
-                self._log(f"capture {held.id}, left open by run {held.run_id}, is taken over as it is")
-                sources = [Source.from_json(one) for one in mine.sources]
-                building.extend_pins(
-                    self._lake, sources, request.wish, consumer=mine.consumer, capture_id=mine.id, log=self._log
+                self._log(f"capture {capture.id}, left open by run {capture.run_id}, is taken over as it is")
+                sources = [Source.from_json(data) for data in mine.sources]
+                build.extend_pins(
+                    self._lake, sources, request.options, consumer=mine.consumer, capture_id=mine.id, log=self._log
                 )
-            return BuiltCapture(self._in_todays_schema(mine), adopted)
-        if held.run_id == request.run_id:
+            return BuiltCapture(self._in_current_schema(mine), adopted)
+        if capture.run_id == request.run_id:
             # An earlier attempt of this step died while it built: same range, new change tables.
-            again = self._move(held, claim=request.claim)
-            return self._built(self._renamed(again))
-        abandoned = self._move(held, state="abandoned", ended_at=time.time())
-        self._log(f"capture {held.id} of run {held.run_id} was never built, and is dropped")
+            again = self._move(capture, claim=request.claim)
+            return self._built(self._for_new_tables(again))
+        abandoned = self._move(capture, state="abandoned", ended_at=time.time())
+        self._log(f"capture {capture.id} of run {capture.run_id} was never built, and is dropped")
         self._release(abandoned)
         return self._built(self._planned())
 
-    def _in_todays_schema(self, record: CaptureRecord) -> CaptureRecord:
+    def _in_current_schema(self, record: CaptureRecord) -> CaptureRecord:
         """A change table has the schema of its making. Where the source's changed since, the same files get new tables.
 
         Who changed the schema changed the statements too, and those fail on the old tables for ever.
         """
-        sources = [Source.from_json(one) for one in record.sources]
-        if all(not one.made_tables or one.schema_id == self._metadata(one.table).schema.id for one in sources):
+        sources = [Source.from_json(data) for data in record.sources]
+        if all(
+            not source.made_tables or source.schema_id == self._metadata(source.table).schema.id for source in sources
+        ):
             return record
         try:
             for source in sources:
-                building.find(self._lake, source, self._request.wish)
+                build.find_changes(self._lake, source, self._request.options)
         except IcefloeError as error:
             self._log(f"the source's schema changed, but the change tables stay as they are: {error}")
             return record
         self._log("the source's schema changed: the change tables are made again, of the same files")
-        return self._built(self._renamed(record)).capture
+        return self._built(self._for_new_tables(record)).capture
 
     def _planned(self) -> CaptureRecord:
         """Fix the ranges and record them, with the names that the change tables will have."""
@@ -148,9 +150,9 @@ class Capturing:
         with self._database.write() as connection:
             consumer = captures.ensure_consumer(connection, request.consumer, request.workflow_id, now)
             known = captures.checkpoints_of(connection, request.consumer)
-            complete = self._said(connection)
+            complete = self._source_watermarks(connection)
         planned = [
-            planning.plan(
+            snapshot_ranges.plan(
                 self._lake,
                 table,
                 ref=request.ref,
@@ -169,11 +171,11 @@ class Capturing:
             claim=request.claim,
             state="planned",
             base_version=consumer.version,
-            sources=[self._named(self._aimed(source)).to_json() for source in planned],
+            sources=[self._with_table_names(self._with_goal(source)).to_json() for source in planned],
             released=False,
-            keep_seconds=request.wish.keep_seconds,
+            keep_seconds=request.options.keep_seconds,
             created_at=now,
-            pinned_batches=request.wish.pinned_batches,
+            pinned_batches=request.options.pinned_batches,
         )
         self._check()
         fault("capture.before_plan")
@@ -208,68 +210,85 @@ class Capturing:
     def _built(self, record: CaptureRecord) -> BuiltCapture:
         """Pin, build, record."""
         request = self._request
-        planned = [Source.from_json(one) for one in record.sources]
-        found = [building.find(self._lake, source, request.wish) for source in planned]
-        planned = self._completed(record, planned, found)
+        planned = [Source.from_json(data) for data in record.sources]
+        change_sets = [build.find_changes(self._lake, source, request.options) for source in planned]
+        planned = self._with_watermark(record, planned, change_sets)
         self._check()
-        if request.wish.skip_empty and not any(changes.has_changes for changes in found):
+        if request.options.skip_empty and not any(changes.has_changes for changes in change_sets):
             bare = [
-                replace(source, change_table=None, at_end=None, found=found_in(one))
-                for source, one in zip(planned, found, strict=True)
+                replace(source, change_table=None, at_end=None, found=change_summary(changes))
+                for source, changes in zip(planned, change_sets, strict=True)
             ]
             return BuiltCapture(
-                self._move(record, state="built", sources=[one.to_json() for one in bare], built_at=time.time()), False
+                self._move(record, state="built", sources=[source.to_json() for source in bare], built_at=time.time()),
+                False,
             )
         pinned = [
-            building.pin(
-                self._lake, source, changes, request.wish, consumer=record.consumer, capture_id=record.id, log=self._log
+            build.pin(
+                self._lake,
+                source,
+                changes,
+                request.options,
+                consumer=record.consumer,
+                capture_id=record.id,
+                log=self._log,
             )
-            for source, changes in zip(planned, found, strict=True)
+            for source, changes in zip(planned, change_sets, strict=True)
         ]
         fault("capture.after_pin")
         record = self._move(record, state="pinned", sources=[source.to_json() for source in pinned])
         self._check()
-        built = [building.build(self._lake, source, changes) for source, changes in zip(pinned, found, strict=True)]
+        built = [build.build(self._lake, source, changes) for source, changes in zip(pinned, change_sets, strict=True)]
         fault("capture.after_build")
         record = self._move(record, state="built", sources=[source.to_json() for source in built], built_at=time.time())
         fault("capture.after_built")
         return BuiltCapture(record, adopted=False)
 
-    def _said(self, connection: Connection) -> Mapping[str, float]:
+    def _source_watermarks(self, connection: Connection) -> Mapping[str, float]:
         """How far the sources are complete. Read before their heads are: what was said before is about what will be seen."""
-        goal = self._request.wish.completes
+        goal = self._request.options.completes
         if goal is None or goal.columns is not None:
             return {}
         tables = {self._canonical(table) for table in self._request.tables}
-        return {one.source: one.valid_through for one in signals.all_watermarks(connection) if one.source in tables}
+        return {
+            watermark.source: watermark.valid_through
+            for watermark in signals.all_watermarks(connection)
+            if watermark.source in tables
+        }
 
-    def _aimed(self, source: Source) -> Source:
-        goal = self._request.wish.completes
+    def _with_goal(self, source: Source) -> Source:
+        goal = self._request.options.completes
         by_sources = goal is not None and goal.columns is None
         return replace(source, completes=goal.target if goal else None, through=source.through if by_sources else None)
 
-    def _completed(self, record: CaptureRecord, sources: list[Source], found: Sequence[ChangeSet]) -> list[Source]:
-        goal = self._request.wish.completes
+    def _with_watermark(
+        self, record: CaptureRecord, sources: list[Source], change_sets: Sequence[ChangeSet]
+    ) -> list[Source]:
+        goal = self._request.options.completes
         if goal is None or goal.columns is None:
             return sources
         with self._database.read() as connection:
             last = captures.last_committed(connection, record.consumer)
-        before = [Source.from_json(one) for one in last.sources] if last else []
-        known = {one.table: one.through for one in before if one.through is not None and one.completes == goal.target}
-        return completeness.by_column(goal, sources, found, before=known, now=record.created_at)
+        before = [Source.from_json(data) for data in last.sources] if last else []
+        known = {
+            source.table: source.through
+            for source in before
+            if source.through is not None and source.completes == goal.target
+        }
+        return completeness.by_column(goal, sources, change_sets, before=known, now=record.created_at)
 
-    def _renamed(self, record: CaptureRecord) -> CaptureRecord:
+    def _for_new_tables(self, record: CaptureRecord) -> CaptureRecord:
         """Take away what an earlier attempt made or may have made, and give new names, under the schema of today."""
-        sources = [Source.from_json(one) for one in record.sources]
-        building.discard(self._lake, sources, capture_id=record.id)
-        fresh = [self._named(source.under(self._metadata(source.table))) for source in sources]
+        sources = [Source.from_json(data) for data in record.sources]
+        build.discard(self._lake, sources, capture_id=record.id)
+        fresh = [self._with_table_names(source.under(self._metadata(source.table))) for source in sources]
         return self._move(record, state="planned", sources=[source.to_json() for source in fresh])
 
-    def _named(self, source: Source) -> Source:
+    def _with_table_names(self, source: Source) -> Source:
         """The tables to be made get their names before they are made."""
-        change_table = self._new_name(source) if self._request.wish.change_tables else None
+        change_table = self._new_name(source) if self._request.options.change_tables else None
         at_end = self._new_name(source) if source.behind_schema else None
-        alias = self._request.wish.alias if change_table is not None else None
+        alias = self._request.options.alias if change_table is not None else None
         return replace(source, change_table=change_table, at_end=at_end, alias=alias)
 
     def _new_name(self, source: Source) -> str:
@@ -279,8 +298,8 @@ class Capturing:
         return self._lake.table(table).metadata
 
     def _release(self, record: CaptureRecord) -> None:
-        sources: Sequence[Source] = [Source.from_json(one) for one in record.sources]
-        if building.discard(self._lake, sources, capture_id=record.id):  # otherwise the next sweep takes it up
+        sources: Sequence[Source] = [Source.from_json(data) for data in record.sources]
+        if build.discard(self._lake, sources, capture_id=record.id):  # otherwise the next sweep takes it up
             with self._database.write() as connection:
                 captures.set_released(connection, record.id)
 
@@ -298,7 +317,7 @@ class Capturing:
 def checkpoints_after(record: CaptureRecord, now: float) -> Mapping[str, captures.CheckpointRecord]:
     """Where the consumer stands when this capture is committed. A source without any snapshot keeps none."""
     moved = {}
-    for source in (Source.from_json(one) for one in record.sources):
+    for source in (Source.from_json(data) for data in record.sources):
         if source.end is not None:
             moved[source.table] = captures.CheckpointRecord(
                 consumer=record.consumer,

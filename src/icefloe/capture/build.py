@@ -10,7 +10,7 @@ from typing import Literal
 from icefloe import suppressed
 from icefloe.capture.completeness import WatermarkGoal
 from icefloe.capture.errors import OtherOperationsError
-from icefloe.capture.sources import Source, found_in
+from icefloe.capture.sources import Source, change_summary
 from icefloe.errors import IcefloeError
 from icefloe.lake import ChangeSet, Lake
 from icefloe.lake.changes import OnGap
@@ -47,24 +47,24 @@ class CaptureOptions:
         return tuple(dict.fromkeys((*self.columns.get("*", ()), *self.columns.get(table, ()))))
 
 
-def find(lake: Lake, source: Source, wish: CaptureOptions) -> ChangeSet:
+def find_changes(lake: Lake, source: Source, options: CaptureOptions) -> ChangeSet:
     """What changed in a planned range. Refuses to pass over rows silently."""
     changes = lake.changes(
         source.table,
         since=source.start,
         until=source.end.snapshot_id if source.end else None,
         ref=source.ref,
-        operations=wish.operations,
-        columns=wish.columns_of(source.table),
-        on_gap=wish.on_gap,
+        operations=options.operations,
+        columns=options.columns_of(source.table),
+        on_gap=options.on_gap,
     )
-    if changes.skipped_operations and wish.on_other_operations == "fail":
+    if changes.skipped_operations and options.on_other_operations == "fail":
         named = ", ".join(f"{count} × {name}" for name, count in changes.skipped_operations.items())
-        asked = ", ".join((*wish.operations, *changes.skipped_operations))
+        operations = ", ".join((*options.operations, *changes.skipped_operations))
         raise OtherOperationsError(
             f"rows were changed by operations that were not asked for: {named}",
             where=source.table,
-            hint=f"capture them with data_operations: [{asked}], or pass over them with on_other_operations: ignore",
+            hint=f"capture them with data_operations: [{operations}], or pass over them with on_other_operations: ignore",
         )
     return changes
 
@@ -73,13 +73,13 @@ def pin(
     lake: Lake,
     source: Source,
     changes: ChangeSet,
-    wish: CaptureOptions,
+    options: CaptureOptions,
     *,
     consumer: str,
     capture_id: str,
     log: Callable[[str], None],
 ) -> Source:
-    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish), mode=wish.pin)
+    report = lake.pin(changes, owner=consumer, capture=capture_id, keep_seconds=_pin_seconds(options), mode=options.pin)
     if report.refused:
         log(f"{source.table} is not pinned: {report.refused}")
     return replace(source, branch=report.branch)
@@ -88,7 +88,7 @@ def pin(
 def extend_pins(
     lake: Lake,
     sources: Sequence[Source],
-    wish: CaptureOptions,
+    options: CaptureOptions,
     *,
     consumer: str,
     capture_id: str,
@@ -99,70 +99,72 @@ def extend_pins(
         if source.branch is None:
             continue
         try:
-            lake.extend_pins(source.table, owner=consumer, capture=capture_id, keep_seconds=_held_for(wish))
+            lake.extend_pins(source.table, owner=consumer, capture=capture_id, keep_seconds=_pin_seconds(options))
         except IcefloeError as error:
             log(f"the pins on {source.table} keep their old age: {error}")
 
 
-def _held_for(wish: CaptureOptions) -> float:
+def _pin_seconds(options: CaptureOptions) -> float:
     """Pins are taken away after the commit and its keep time. Their own age is for captures that nobody ever ends."""
-    return MOST_SECONDS_OPEN + wish.keep_seconds
+    return MOST_SECONDS_OPEN + options.keep_seconds
 
 
 def build(lake: Lake, source: Source, changes: ChangeSet) -> Source:
     """Make the change table, and the table at ``end`` where one is needed, under the names that were recorded before."""
     if source.change_table is not None:
-        lake.create_change_table(changes, name=_bare(source.change_table))
+        lake.create_change_table(changes, name=_short_name(source.change_table))
         if source.alias is not None:
             lake.point_change_table(source.alias, at=source.change_table)
     if source.at_end is not None:
         assert source.end is not None
         whole = lake.changes(source.table, until=source.end.snapshot_id, ref=source.ref, details=False)
-        lake.create_change_table(whole, name=_bare(source.at_end))
-    return replace(source, found=found_in(changes))
+        lake.create_change_table(whole, name=_short_name(source.at_end))
+    return replace(source, found=change_summary(changes))
 
 
 def discard(lake: Lake, sources: Sequence[Source], *, capture_id: str) -> bool:
     """Take away pins and change tables; what is gone already is fine. False: some of it could not be removed now."""
-    troubles = without_tables(lake, sources)
+    troubles = drop_change_tables(lake, sources)
     for table in dict.fromkeys(source.table for source in sources):
-        troubles += unpinned(lake, table, [capture_id])
+        troubles += remove_pins(lake, table, [capture_id])
     return troubles == 0
 
 
-def without_tables(lake: Lake, sources: Sequence[Source]) -> int:
+def drop_change_tables(lake: Lake, sources: Sequence[Source]) -> int:
     """Drop change tables. Returns how many could not be dropped now; each is logged."""
     troubles = 0
     for source in sources:
         if source.alias is not None and source.change_table is not None:
-            troubles += _failed(f"the name {source.alias}", partial(_unpoint, lake, source.alias, source.change_table))
+            troubles += _not_removed(
+                f"the name {source.alias}", partial(_unpoint, lake, source.alias, source.change_table)
+            )
         for name in source.made_tables:
-            troubles += _failed(f"change table {name}", partial(lake.drop_change_table, name))
+            troubles += _not_removed(f"change table {name}", partial(lake.drop_change_table, name))
     return troubles
 
 
-def unpinned(lake: Lake, table: str, capture_ids: Collection[str]) -> int:
+def remove_pins(lake: Lake, table: str, capture_ids: Collection[str]) -> int:
     """Remove the pins of captures from a source. Returns 1, and logs why, if they could not be removed now."""
-    return _failed(f"the pins on {table}", partial(lake.unpin_all, table, captures=capture_ids))
+    return _not_removed(f"the pins on {table}", partial(lake.unpin_all, table, captures=capture_ids))
 
 
 def _unpoint(lake: Lake, alias: str, at: str) -> None:
     lake.unpoint_change_table(alias, at=at)
 
 
-def _failed(what: str, remove: Callable[[], object]) -> int:
+def _not_removed(name: str, remove: Callable[[], object]) -> int:
     try:
         remove()
     except (TableNotFoundError, NotAChangeTableError):
         return 0  # gone already, or the name is somebody else's by now
     except MetadataMissingError as error:
-        suppressed.count("capture.files_gone", error, where=what)
+        suppressed.count("capture.files_gone", error, where=name)
         return 0  # trying again would not help
     except IcefloeError as error:
-        suppressed.count("capture.remove_later", error, where=what)
+        suppressed.count("capture.remove_later", error, where=name)
         return 1
     return 0
 
 
-def _bare(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.rsplit(".", 1)[-1]

@@ -14,13 +14,13 @@ from icefloe.lake.metadata import Snapshot
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Column
-from icefloe.planner.logic import Change
+from icefloe.planner.logic import LogicChange
 from icefloe.planner.plan import Plan
 from icefloe.planner.spans import Span
-from icefloe.steps.writing import ranges
-from icefloe.steps.writing.facts import Facts, Observer, made
-from icefloe.steps.writing.versions import rebuilding
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import ranges
+from icefloe.steps.write.facts import Facts, Observer, made
+from icefloe.steps.write.versions import rebuilding
+from icefloe.steps.write.write_job import WriteJob
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Prepared:
     columns: tuple[str, ...] | None
     """Of the result; ``None``: not known without Spark."""
     span: Span | None
-    change: Change | None
+    change: LogicChange | None
     cores: int | None
     """Of the local server that will run the plan."""
 
@@ -95,7 +95,7 @@ class Preparation:
         return made(facts, columns, plan.partition_by, {**plan.properties, **defaults, **self._work.properties})
 
     def prepared(
-        self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None, change: Change | None
+        self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None, change: LogicChange | None
     ) -> Prepared:
         analysis, logic = self.analysis, self._work.logic
         if change is not None and logic is not None and logic.on_change == "rebuild":

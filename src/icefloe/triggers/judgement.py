@@ -17,10 +17,10 @@ from icefloe.triggers import completeness, incremental, time_events
 from icefloe.triggers.clocks import Sightings
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.fire_times import FireTimes
-from icefloe.triggers.firing import TriggerEvent
 from icefloe.triggers.incremental import Ages, Situation
 from icefloe.triggers.next_fires import times_of
 from icefloe.triggers.plans import Armed
+from icefloe.triggers.run_start import TriggerEvent
 from icefloe.triggers.signals import boundaries, boundary, look
 from icefloe.triggers.sources import Watched
 from icefloe.triggers.table_watch import Question

@@ -24,7 +24,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PolledTable:
     """One table at one moment. ``table`` is there when the catalog gave the metadata along with its location."""
 
     location: str | None
@@ -32,7 +32,7 @@ class Look:
     problem: IcefloeError | None = None
 
 
-class Polling:
+class MetadataPoll:
     """Remembers ETags between looks, and nothing else."""
 
     def __init__(self, tables: Tables) -> None:
@@ -44,21 +44,23 @@ class Polling:
         """Whether all tables are answered for by one question."""
         return isinstance(self._tables.catalog, SqlCatalog)
 
-    def look(self, identifiers: Sequence[Identifier], known: Mapping[Identifier, str | None]) -> dict[Identifier, Look]:
+    def look(
+        self, identifiers: Sequence[Identifier], known: Mapping[Identifier, str | None]
+    ) -> dict[Identifier, PolledTable]:
         """What each table's metadata is called. ``known`` is what the caller has seen last. Raises when the catalog is away."""
         catalog = self._tables.catalog
         if isinstance(catalog, SqlCatalog):
-            return {name: Look(location) for name, location in self._sql(catalog, identifiers).items()}
-        found = {}
+            return {name: PolledTable(location) for name, location in self._sql(catalog, identifiers).items()}
+        looks = {}
         for name in identifiers:
             try:
-                found[name] = self._one(name, known.get(name))
+                looks[name] = self._load(name, known.get(name))
             except TableNotFoundError as error:
-                found[name] = Look(None, problem=error)
-        return found
+                looks[name] = PolledTable(None, problem=error)
+        return looks
 
     def _sql(self, catalog: SqlCatalog, identifiers: Sequence[Identifier]) -> dict[Identifier, str | None]:
-        found: dict[Identifier, str | None] = dict.fromkeys(identifiers)
+        locations: dict[Identifier, str | None] = dict.fromkeys(identifiers)
         columns = IcebergTables.table_name, IcebergTables.metadata_location
         by_namespace: dict[str, dict[str, Identifier]] = {}
         for name in identifiers:
@@ -72,27 +74,27 @@ class Polling:
                         IcebergTables.table_name.in_(part),
                     )
                     for table_name, location in connection.execute(statement):
-                        found[names[table_name]] = location
-        return found
+                        locations[names[table_name]] = location
+        return locations
 
-    def _one(self, name: Identifier, known: str | None) -> Look:
+    def _load(self, name: Identifier, known: str | None) -> PolledTable:
         catalog = self._tables.catalog
         if not isinstance(catalog, RestCatalog):
             table = self._tables.load(name)
-            return Look(table.metadata.metadata_location, table)
+            return PolledTable(table.metadata.metadata_location, table)
         etag = self._etags.get(name)
         if etag is not None and etag[0] == known:
             with self._tables.reaching(format_identifier(name)):
                 url = catalog.url(Endpoints.load_table, **catalog._split_identifier_for_path(name))
                 response = catalog._session.get(url, headers={"If-None-Match": etag[1]})
                 if response.status_code == 304:
-                    return Look(known)
+                    return PolledTable(known)
                 if response.status_code == 404:
                     raise NoSuchTableError(format_identifier(name))
         table = self._tables.load(name)
         if table.etag is not None:
             self._etags[name] = table.metadata.metadata_location, table.etag
-        return Look(table.metadata.metadata_location, table)
+        return PolledTable(table.metadata.metadata_location, table)
 
 
 def _parts(names: Mapping[str, Identifier], most: int) -> Iterator[list[str]]:

@@ -27,7 +27,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestPartitions:
     """What lies in a table's newest partitions by ``transform`` of ``column``; ``values`` are theirs. ``start``: where they begin, a day
     or a value, whether or not there is a partition just there; ``None``: there is no partition at all."""
 
@@ -43,11 +43,11 @@ def whole(table: LoadedTable, snapshot_id: int | None) -> FileCounts:
     if snapshot_id is None:
         return FileCounts()
     summary = table.metadata.snapshots[snapshot_id].summary
-    told = [str(summary.get(name, "")) for name in _TOTALS]
-    if all(text.isdigit() for text in told):
-        data, deletes, rows, size = (int(text) for text in told)
+    totals = [str(summary.get(name, "")) for name in _TOTALS]
+    if all(text.isdigit() for text in totals):
+        data, deletes, rows, size = (int(text) for text in totals)
         return FileCounts(data + deletes, rows, size)
-    total = _Total()
+    total = _FileTotal()
     for manifest in _live(table, snapshot_id):
         for data_file in _files(table, manifest):
             total.add(data_file, manifest)
@@ -62,7 +62,7 @@ def in_partitions(
         return FileCounts()
     field = table.metadata.schema.find(column, table=table.name)
     wanted = set(values)
-    total = _Total()
+    total = _FileTotal()
     try:
         for manifest in _live(table, snapshot_id):
             position = position_of(table.metadata.specs, manifest, field, transform)
@@ -79,7 +79,7 @@ def in_partitions(
     return total.counts
 
 
-def newest_days(table: LoadedTable, snapshot_id: int, count: int) -> Newest | None:
+def newest_days(table: LoadedTable, snapshot_id: int, count: int) -> NewestPartitions | None:
     """The newest ``count`` days, ending with the newest day that has files and is not after the snapshot itself.
 
     Days after the snapshot's own are somebody's mistake: they do not move the window, but who reads from a day on reads them.
@@ -93,7 +93,7 @@ def newest_days(table: LoadedTable, snapshot_id: int, count: int) -> Newest | No
     return _newest(table, snapshot_id, last_day, oldest)
 
 
-def newest_partitions(table: LoadedTable, snapshot_id: int, count: int) -> Newest | None:
+def newest_partitions(table: LoadedTable, snapshot_id: int, count: int) -> NewestPartitions | None:
     """The ``count`` highest values of the first partition column that has an order."""
 
     def oldest(values: list[Any]) -> Any:
@@ -127,21 +127,21 @@ def _newest(
     snapshot_id: int,
     order: Callable[[Any, str], Any],
     oldest: Callable[[list[Any]], Any],
-) -> Newest | None:
+) -> NewestPartitions | None:
     manifests = _live(table, snapshot_id)
-    data = [one for one in manifests if one.content == DATA]
+    data = [manifest for manifest in manifests if manifest.content == DATA]
     metadata = table.metadata
     spec = metadata.specs.get(int(metadata.raw.get("default-spec-id") or 0))
     for part in spec.fields if spec else ():
         field = metadata.schema.fields.get(part.source_id)
         if field is None or part.transform not in ("identity", "day", "hour", "month", "year"):
             continue
-        walk = _Walk(table, field, part.transform, order, oldest)
+        walk = _NewestWalk(table, field, part.transform, order, oldest)
         try:
-            found = walk.window(data, [one for one in manifests if one.content != DATA])
+            newest = walk.window(data, [manifest for manifest in manifests if manifest.content != DATA])
         except (UndecodableError, _NoOrderError, OverflowError, ValueError):
             continue
-        return found
+        return newest
     return None
 
 
@@ -149,7 +149,7 @@ class _NoOrderError(Exception):
     """A partition value that has no place in the order."""
 
 
-class _Walk:
+class _NewestWalk:
     """Opens manifests from the newest on, until all others are older than the window.
 
     ``oldest`` says where the window begins, by the places in the order that were seen so far; ``None``: not known yet.
@@ -168,10 +168,10 @@ class _Walk:
         self._transform = transform
         self._order = order
         self._oldest = oldest
-        self._totals: dict[Any, _Total] = {}
+        self._totals: dict[Any, _FileTotal] = {}
         self._places: dict[Any, Any] = {}
 
-    def window(self, data: list[ManifestFile], deletes: list[ManifestFile]) -> Newest:
+    def window(self, data: list[ManifestFile], deletes: list[ManifestFile]) -> NewestPartitions:
         for manifest, position, upper in self._from_the_newest(data):
             start = self._oldest(list(self._places.values()))
             if start is not None and upper is not None and upper < start:
@@ -180,7 +180,7 @@ class _Walk:
                 self._add(_value(data_file, position), data_file, manifest)
         start = self._oldest(list(self._places.values()))
         values = [value for value, place in self._places.items() if start is None or place >= start]
-        total = _Total()
+        total = _FileTotal()
         for value in values:
             total.include(self._totals[value])
         for manifest in deletes:
@@ -193,22 +193,22 @@ class _Walk:
         if start is None:
             start = min((self._places[value] for value in values), default=None)
         ordered = tuple(sorted(values, key=self._places.__getitem__))
-        return Newest(self._field.name, ordered, total.counts, self._transform, start)
+        return NewestPartitions(self._field.name, ordered, total.counts, self._transform, start)
 
     def _from_the_newest(self, data: list[ManifestFile]) -> list[tuple[ManifestFile, Position, Any]]:
         """Those that do not tell how new they are come first."""
-        found = []
+        placed = []
         for manifest in data:
             position = self._position(manifest)
-            found.append((manifest, position, self._upper(manifest, position)))
-        told = sorted((one for one in found if one[2] is not None), key=lambda one: one[2], reverse=True)
-        return [*(one for one in found if one[2] is None), *told]
+            placed.append((manifest, position, self._upper(manifest, position)))
+        dated = sorted((item for item in placed if item[2] is not None), key=lambda item: item[2], reverse=True)
+        return [*(item for item in placed if item[2] is None), *dated]
 
     def _position(self, manifest: ManifestFile) -> Position:
-        found = position_of(self._table.metadata.specs, manifest, self._field, self._transform)
-        if found is None:
+        position = position_of(self._table.metadata.specs, manifest, self._field, self._transform)
+        if position is None:
             raise _NoOrderError
-        return found
+        return position
 
     def _add(self, value: Any, data_file: dict[str, Any], manifest: ManifestFile) -> None:
         if value is None:
@@ -218,7 +218,7 @@ class _Walk:
             if place is None:
                 raise _NoOrderError
             self._places[value] = place
-        self._totals.setdefault(value, _Total()).add(data_file, manifest)
+        self._totals.setdefault(value, _FileTotal()).add(data_file, manifest)
 
     def _upper(self, manifest: ManifestFile, position: Position) -> Any:
         summaries = manifest.partitions
@@ -229,7 +229,7 @@ class _Walk:
         return self._order(decode(kind, bound), self._transform) if bound is not None else None
 
 
-class _Total:
+class _FileTotal:
     def __init__(self) -> None:
         self._files = self._rows = self._bytes = 0
 
@@ -238,7 +238,7 @@ class _Total:
         self._bytes += stored_bytes(data_file)
         self._rows += data_file["record_count"] if manifest.content == DATA else 0
 
-    def include(self, other: _Total) -> None:
+    def include(self, other: _FileTotal) -> None:
         self._files += other._files
         self._rows += other._rows
         self._bytes += other._bytes
@@ -249,7 +249,9 @@ class _Total:
 
 
 def _live(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:
-    return [one for one in manifests_of(table, table.metadata.snapshots[snapshot_id]) if one.may_have_live]
+    return [
+        manifest for manifest in manifests_of(table, table.metadata.snapshots[snapshot_id]) if manifest.may_have_live
+    ]
 
 
 def _files(table: LoadedTable, manifest: ManifestFile) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ from icefloe.planner.analysis import Analysis, analyse
 from icefloe.planner.inputs import (
     FILE_BYTES,
     Column,
-    Contents,
+    PartitionContents,
     PartitionKey,
     Size,
     SourceState,
@@ -43,7 +43,7 @@ class Facts:
 
     analysis: Analysis
     target: TargetState
-    contents: Contents
+    contents: PartitionContents
     base: int | None
     schema_id: int
     spec_id: int
@@ -80,7 +80,9 @@ class Observer:
             table = self._lake.table(name)
         except TableNotFoundError:
             full = f"{catalog}.{name}"
-            return Facts(analysis, TargetState(name, full, f"{full}.branch_{branch}"), Contents(), None, -1, -1)
+            return Facts(
+                analysis, TargetState(name, full, f"{full}.branch_{branch}"), PartitionContents(), None, -1, -1
+            )
         metadata = table.metadata
         full = f"{catalog}.{format_identifier(table.identifier)}"
         target = TargetState(
@@ -104,10 +106,12 @@ class Observer:
         except IcefloeError:
             return name
 
-    def _contents(self, analysis: Analysis, target: TargetState, table: LoadedTable, base: int | None) -> Contents:
+    def _contents(
+        self, analysis: Analysis, target: TargetState, table: LoadedTable, base: int | None
+    ) -> PartitionContents:
         link = analysis.link(target)
         if link is None:
-            return Contents(changed=self._changed(analysis))
+            return PartitionContents(changed=self._changed(analysis))
         names = [column.name for column in target.columns if column.name.lower() in analysis.key_maps]
         found = sizes_by_value(table, base, link.column, link.values, measured=names)
         live = None
@@ -119,8 +123,8 @@ class Observer:
             with suppressed.errors("facts.sizes", IcefloeError, where=tables[0]), suppress(KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
         if found is None:
-            return Contents(source=live)
-        return Contents(target=_sizes(found), source=live, bits=found.bits, files=found.files)
+            return PartitionContents(source=live)
+        return PartitionContents(target=_sizes(found), source=live, bits=found.bits, files=found.files)
 
     def _changed(self, analysis: Analysis) -> dict[str, Size]:
         """What lies at the end of the capture in partitions that rows went from. What metadata does not tell is missing."""

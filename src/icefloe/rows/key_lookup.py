@@ -65,12 +65,12 @@ def _ladder(keys: pa.Table) -> list[tuple[pa.Array, pa.Array]]:
 
 def _known(column: pa.ChunkedArray | pa.Array, values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The numbers of the rows whose value is one of these, and the places of those values among them."""
-    found = pc.index_in(column, value_set=values)
-    rows = np.flatnonzero(np.asarray(found.is_valid()))
-    return rows, np.asarray(found.take(pa.array(rows))).astype(np.int64)
+    indices = pc.index_in(column, value_set=values)
+    rows = np.flatnonzero(np.asarray(indices.is_valid()))
+    return rows, np.asarray(indices.take(pa.array(rows))).astype(np.int64)
 
 
-class Finder:
+class KeyLookup:
     """Looks through the files of one table."""
 
     def __init__(self, table: LoadedTable, columns: Sequence[str], *, most: int, reads: Reads | None = None) -> None:
@@ -96,13 +96,13 @@ class Finder:
         def read(file: LiveFile) -> tuple[Any, pa.Table]:
             if file.vector is not None:
                 raise NotPlainError(f"{self._name} has rows deleted")
-            with _Opened(self._io, file, self._reads) as opened:
+            with _OpenFile(self._io, file, self._reads) as opened:
                 groups = [opened.keys(group, self._keys) for group in range(opened.groups)]
             return file.value, pa.concat_tables(
-                [schema.empty_table(), *(pa.table(one, schema=schema) for one in groups)]
+                [schema.empty_table(), *(pa.table(table, schema=schema) for table in groups)]
             )
 
-        for value, table in _each(read, files, threads):
+        for value, table in _in_threads(read, files, threads):
             by_value.setdefault(value, []).append(table)
         return Keys({value: _distinct(pa.concat_tables(tables)) for value, tables in by_value.items()})
 
@@ -110,18 +110,22 @@ class Finder:
         """All that is to be deleted of each file, by its path, where that is more than before."""
 
         def look(file: LiveFile) -> tuple[str, BitMap64 | None]:
-            with _Opened(self._io, file, self._reads) as opened:
-                found = BitMap64()
+            with _OpenFile(self._io, file, self._reads) as opened:
+                positions = BitMap64()
                 for group, first in opened.starts():
                     hits = keys.hits(file.value, opened.keys(group, self._keys))
                     if len(hits):
-                        found.update((hits + first).tolist())
-                if not found:
+                        positions.update((hits + first).tolist())
+                if not positions:
                     return file.path, None
                 before = opened.deleted()
-            return file.path, None if found.issubset(before) else found | before
+            return file.path, None if positions.issubset(before) else positions | before
 
-        return {path: found for path, found in _each(look, self._with_keys(files, keys), threads) if found is not None}
+        return {
+            path: positions
+            for path, positions in _in_threads(look, self._with_keys(files, keys), threads)
+            if positions is not None
+        }
 
     def rows(
         self, files: Sequence[LiveFile], keys: Keys, columns: Sequence[str], threads: int, *, partition: str
@@ -133,32 +137,32 @@ class Finder:
 
         def look(file: LiveFile) -> list[pa.Table]:
             out = []
-            with _Opened(self._io, file, self._reads) as opened:
+            with _OpenFile(self._io, file, self._reads) as opened:
                 deleted = opened.deleted()
                 for group, first in opened.starts():
                     hits = keys.hits(file.value, opened.keys(group, self._keys))
                     if deleted and len(hits):
-                        gone = deleted & BitMap64((hits + first).tolist())
-                        hits = hits[~np.isin(hits + first, gone.to_array())]
+                        already = deleted & BitMap64((hits + first).tolist())
+                        hits = hits[~np.isin(hits + first, already.to_array())]
                     if len(hits):
                         self._count(len(hits))
-                        taken = pa.array(hits)
-                        stored = iter(opened.columns(group, [one for one in fields if one.id != same.id]))
-                        found = [
-                            pa.repeat(pa.scalar(file.value, arrow_type(one.type)), len(hits))
-                            if one.id == same.id
-                            else next(stored).take(taken)
-                            for one in fields
+                        indices = pa.array(hits)
+                        stored = iter(opened.columns(group, [field for field in fields if field.id != same.id]))
+                        arrays = [
+                            pa.repeat(pa.scalar(file.value, arrow_type(field.type)), len(hits))
+                            if field.id == same.id
+                            else next(stored).take(indices)
+                            for field in fields
                         ]
-                        out.append(pa.table(found, names=list(columns)).cast(schema))
+                        out.append(pa.table(arrays, names=list(columns)).cast(schema))
             return out
 
-        found = [table for tables in _each(look, self._with_keys(files, keys), threads) for table in tables]
-        return pa.concat_tables([schema.empty_table(), *found])
+        hits = [table for tables in _in_threads(look, self._with_keys(files, keys), threads) for table in tables]
+        return pa.concat_tables([schema.empty_table(), *hits])
 
     def _with_keys(self, files: Sequence[LiveFile], keys: Keys) -> list[LiveFile]:
         """Large files first, so that no thread is left with one at the end."""
-        return sorted((one for one in files if one.value in keys), key=lambda one: -one.rows)
+        return sorted((file for file in files if file.value in keys), key=lambda file: -file.rows)
 
     def _count(self, rows: int) -> None:
         self._found += rows  # by several threads: a little too low is as good
@@ -172,7 +176,7 @@ class Finder:
         return field
 
 
-class _Opened:
+class _OpenFile:
     """A data file, its columns by their field ids."""
 
     def __init__(self, io: FileIO, file: LiveFile, reads: Reads) -> None:
@@ -186,15 +190,15 @@ class _Opened:
             if repeated:
                 self._parquet = pq.ParquetFile(self._stream, metadata=self._parquet.metadata, read_dictionary=repeated)
         self._names: dict[int, str] = {}
-        for one in self._parquet.schema_arrow:
-            told = (one.metadata or {}).get(b"PARQUET:field_id")
-            if told is not None:
-                self._names[int(told)] = one.name
+        for field in self._parquet.schema_arrow:
+            field_id = (field.metadata or {}).get(b"PARQUET:field_id")
+            if field_id is not None:
+                self._names[int(field_id)] = field.name
         self._group = -1
         self._decoded: dict[int, pa.ChunkedArray] = {}
         reads.add(0, self._parquet.metadata.serialized_size)
 
-    def __enter__(self) -> _Opened:
+    def __enter__(self) -> _OpenFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -214,8 +218,8 @@ class _Opened:
 
     def keys(self, group: int, fields: Sequence[Field]) -> list[pa.ChunkedArray]:
         """Columns with nothing but their values."""
-        found = self.columns(group, fields)
-        return [one.cast(arrow_type(field.type)) for one, field in zip(found, fields, strict=True)]
+        arrays = self.columns(group, fields)
+        return [array.cast(arrow_type(field.type)) for array, field in zip(arrays, fields, strict=True)]
 
     def columns(self, group: int, fields: Sequence[Field]) -> list[pa.ChunkedArray]:
         """Columns whose values may stand in a dictionary of the row group."""
@@ -223,16 +227,18 @@ class _Opened:
             self._group, self._decoded = group, {}
             self._reads.add(self._parquet.metadata.row_group(group).num_rows, 0)
         todo = {field.id: field for field in fields if field.id not in self._decoded}
-        stored = {one: field for one, field in todo.items() if one in self._names}
+        stored = {field_id: field for field_id, field in todo.items() if field_id in self._names}
         for field in todo.values():
             if field.id not in stored:
                 self._decoded[field.id] = self._younger(field, self._parquet.metadata.row_group(group).num_rows)
         if stored:
-            names = [self._names[one] for one in stored]
+            names = [self._names[field_id] for field_id in stored]
             with _plain(self._file.path):
                 table = self._parquet.read_row_group(group, columns=names, use_threads=False)
                 self._reads.add(0, _stored_bytes(self._parquet.metadata.row_group(group), names))
-                self._decoded |= {one: self._typed(table[self._names[one]], field) for one, field in stored.items()}
+                self._decoded |= {
+                    field_id: self._typed(table[self._names[field_id]], field) for field_id, field in stored.items()
+                }
         return [self._decoded[field.id] for field in fields]
 
     def _younger(self, field: Field, rows: int) -> pa.ChunkedArray:
@@ -269,7 +275,7 @@ def _repeated_texts(parquet: pq.ParquetFile) -> list[str]:
     if not parquet.num_row_groups:
         return []
     group = parquet.metadata.row_group(0)
-    texts = {one.name for one in parquet.schema_arrow if one.type == pa.string()}
+    texts = {column.name for column in parquet.schema_arrow if column.type == pa.string()}
     return [
         column.path_in_schema
         for column in (group.column(at) for at in range(group.num_columns))
@@ -290,10 +296,10 @@ def _distinct(table: pa.Table) -> pa.Table:
     return table.group_by(table.column_names).aggregate([])
 
 
-def _each(work: Callable[[LiveFile], _Result], files: Sequence[LiveFile], threads: int) -> list[_Result]:
+def _in_threads(work: Callable[[LiveFile], _Result], files: Sequence[LiveFile], threads: int) -> list[_Result]:
     """In the order of the files. What comes after a failure is not begun."""
     pool = ThreadPoolExecutor(max(threads, 1), thread_name_prefix="rows")
     try:
-        return [one.result() for one in [pool.submit(work, file) for file in files]]
+        return [future.result() for future in [pool.submit(work, file) for file in files]]
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

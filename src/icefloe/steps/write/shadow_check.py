@@ -16,11 +16,11 @@ from icefloe.planner import shadow
 from icefloe.planner.comparison import ComparedColumn, Comparison, holds_float
 from icefloe.planner.errors import ShadowMismatchError
 from icefloe.planner.plan import Plan
-from icefloe.planner.shadow import Known
+from icefloe.planner.shadow import ShadowFacts
 from icefloe.spark.marks import Mark
-from icefloe.steps.writing import differences
-from icefloe.steps.writing.facts import Facts
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import differences
+from icefloe.steps.write.facts import Facts
+from icefloe.steps.write.write_job import WriteJob
 
 Log = Callable[[str], None]
 
@@ -139,15 +139,15 @@ class Shadow:
             found.append(ComparedColumn(field.name, told, None if same else kind.simpleString()))
         return tuple(found)
 
-    def _known(self, branch: str, columns: tuple[ComparedColumn, ...]) -> Known:
+    def _known(self, branch: str, columns: tuple[ComparedColumn, ...]) -> ShadowFacts:
         seed = shadow.seed_of(self.mark.text)
         if self.work.shadow != "sample":
-            return Known(seed, self._partition_type())
+            return ShadowFacts(seed, self._partition_type())
         table = self.lake.table(self.facts.target.name)
         tip = table.metadata.refs[branch].snapshot_id
         rows = str(table.metadata.snapshots[tip].summary.get("total-records", ""))
         analysis = self.facts.analysis
-        return Known(
+        return ShadowFacts(
             seed=seed,
             kind=self._partition_type(),
             sizes=self._sizes(tip),

@@ -16,11 +16,11 @@ from icefloe.planner import logic
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import LogicChangedError, TargetMismatchError
 from icefloe.planner.inputs import Column, TargetState
-from icefloe.planner.logic import PARAMETER, Change, Choice, Logic, Version, text_fingerprint
+from icefloe.planner.logic import PARAMETER, Choice, Logic, LogicChange, LogicVersion, text_fingerprint
 from icefloe.planner.plan import Plan
 from icefloe.planner.statements import quote
 from icefloe.spark.marks import PROPERTY
-from icefloe.steps.writing.columns import ResultColumn, check
+from icefloe.steps.write.columns import ResultColumn, check
 
 LOGIC = "icefloe.logic"
 """In the summary of each published snapshot: who wrote it, ``@``, and the fingerprint of the logic."""
@@ -36,7 +36,7 @@ class LogicOrder:
     writer: str
     text: str
     on_change: Choice = "ask"
-    known: tuple[Version, ...] = ()
+    known: tuple[LogicVersion, ...] = ()
     run: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -50,16 +50,16 @@ class LogicOrder:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogicOrder:
-        known = tuple(Version.from_json(one) for one in data["known"])
+        known = tuple(LogicVersion.from_json(one) for one in data["known"])
         return cls(data["writer"], data["text"], data["on_change"], known, data["run"])
 
-    def last(self, past: Iterable[Snapshot]) -> Version | None:
+    def last(self, past: Iterable[Snapshot]) -> LogicVersion | None:
         """What this step has last published to a target with this history (newest first)."""
         for snapshot in past:
             writer, _, fingerprint = snapshot.summary.get(LOGIC, "").rpartition("@")
             if writer == self.writer:
                 on_record = next((one for one in self.known if one.fingerprint == fingerprint), None)
-                return on_record or Version(fingerprint, snapshot.summary.get("icefloe.run", ""))
+                return on_record or LogicVersion(fingerprint, snapshot.summary.get("icefloe.run", ""))
         return self.known[0] if self.known else None
 
     def completes(self, past: Iterable[Snapshot], text: str) -> bool:
@@ -81,7 +81,7 @@ class Versions:
         self._log = log
         self._now: Logic | None = None
 
-    def look(self, past: Iterable[Snapshot] | None, columns: Sequence[ResultColumn]) -> Change | None:
+    def look(self, past: Iterable[Snapshot] | None, columns: Sequence[ResultColumn]) -> LogicChange | None:
         """Whether the logic at hand is another than what filled the target; ``past`` None: there was no target."""
         if self._order is None:
             return None
@@ -89,7 +89,7 @@ class Versions:
         last = self._order.last(past) if past is not None else None
         return logic.change(last, self._now) if last is not None else None
 
-    def rebuilds(self, change: Change | None) -> bool:
+    def rebuilds(self, change: LogicChange | None) -> bool:
         return change is not None and self._order is not None and self._order.on_change == "rebuild"
 
     def evolve(self, target: TargetState, columns: Sequence[ResultColumn]) -> bool:
@@ -105,14 +105,14 @@ class Versions:
         self._log(f"{target.name}: added {', '.join(column.name for column in lacking)}")
         return True
 
-    def also(self, change: Change | None, error: TargetMismatchError) -> TargetMismatchError:
+    def also(self, change: LogicChange | None, error: TargetMismatchError) -> TargetMismatchError:
         """A target that does not fit a changed SELECT: a rebuild may be the way out."""
         if change is None or self._order is None or "has no column" not in error.message:
             return error
         hint = f"{error.hint}; or rebuild the target, which adds it: {self._command('rebuild')}"
         return TargetMismatchError(error.message, where=error.where, hint=hint)
 
-    def decide(self, change: Change | None, plan: Plan, target: str) -> None:
+    def decide(self, change: LogicChange | None, plan: Plan, target: str) -> None:
         """Refuse to mix two versions unless that was chosen; have the snapshots carry the one at hand."""
         if self._order is None or self._now is None or not plan.statements:
             return
@@ -142,7 +142,7 @@ class Versions:
         self._session.conf.set(name, said[COMPLETE])
         return said
 
-    def published(self, snapshot: Snapshot | None) -> Version | None:
+    def published(self, snapshot: Snapshot | None) -> LogicVersion | None:
         """What there is to record: the logic at hand, if it is what the published snapshot holds."""
         if self._order is None or snapshot is None:
             return None
@@ -151,18 +151,18 @@ class Versions:
         same = fingerprint == mine.fingerprint or fingerprint.partition(".")[0] == mine.fingerprint.rstrip(".")
         if writer != self._order.writer or not same:
             return None
-        return Version(fingerprint, snapshot.summary.get("icefloe.run", ""), mine)
+        return LogicVersion(fingerprint, snapshot.summary.get("icefloe.run", ""), mine)
 
     def _command(self, choice: Choice) -> str:
         assert self._order is not None
         return f"icefloe restart {self._order.run} {PARAMETER}={choice} --wait"
 
 
-def rebuilding(analysis: Analysis, change: Change) -> Analysis:
+def rebuilding(analysis: Analysis, change: LogicChange) -> Analysis:
     """The same analysis, for a plan that writes everything anew."""
     reason = f"the SELECT has changed since {_run(change)}, and on_logic_change is rebuild"
     return replace(analysis, request=replace(analysis.request, rebuild=reason))
 
 
-def _run(change: Change) -> str:
+def _run(change: LogicChange) -> str:
     return f"run {change.since.run}" if change.since.run else "the last run"

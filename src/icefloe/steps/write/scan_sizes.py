@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
-from icefloe.lake import Lake, history, reading
+from icefloe.lake import Lake, history, read_sizes
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.partition_sizes import sizes_by_value
 from icefloe.lake.survey import FileCounts
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Size
 from icefloe.planner.plan import Plan
-from icefloe.planner.savings import Reckoning
+from icefloe.planner.savings import SavingsEstimate
 from icefloe.planner.scans import Scan, recomputation, scans
 from icefloe.planner.spans import Span
-from icefloe.steps.writing.facts import Facts
+from icefloe.steps.write.facts import Facts
 from icefloe.workflow.lookbacks import Lookback
 
 FULL = "a full recomputation"
@@ -52,7 +52,7 @@ class Meter:
             return self.size(Scan("end", name))
         if source.end is None:
             return Size()
-        find = reading.newest_days if lookback.unit == "days" else reading.newest_partitions
+        find = read_sizes.newest_days if lookback.unit == "days" else read_sizes.newest_partitions
         found = find(self._table(name), source.end.snapshot_id, lookback.count)
         if found is None:
             unit = lookback.unit.removesuffix("s")
@@ -69,11 +69,11 @@ class Meter:
         if scan.span is not None:
             return self._spanned(scan, scan.span, table, snapshot_id)
         if scan.values is None:
-            return _size(reading.whole(table, snapshot_id))
-        found = reading.in_partitions(table, snapshot_id, scan.column, scan.values, scan.transform)
+            return _size(read_sizes.whole(table, snapshot_id))
+        found = read_sizes.in_partitions(table, snapshot_id, scan.column, scan.values, scan.transform)
         if found is None:
             self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
-            return _size(reading.whole(table, snapshot_id))
+            return _size(read_sizes.whole(table, snapshot_id))
         return _size(found)
 
     def _spanned(self, scan: Scan, span: Span, table: LoadedTable, snapshot_id: int | None) -> Size:
@@ -83,11 +83,11 @@ class Meter:
             if there is None:
                 continue
             values = [value for value in there.by_value if span.may_hold(value)]
-            found = reading.in_partitions(table, snapshot_id, scan.column, values, transform)
+            found = read_sizes.in_partitions(table, snapshot_id, scan.column, values, transform)
             if found is not None:
                 return _size(found)
         self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
-        return _size(reading.whole(table, snapshot_id))
+        return _size(read_sizes.whole(table, snapshot_id))
 
     def _place(self, scan: Scan) -> tuple[LoadedTable, int | None]:
         if scan.relation in ("target", "result"):
@@ -115,7 +115,7 @@ class Meter:
 
 def reckon(
     lake: Lake, sources: Sequence[Source], lookback: Lookback | None, analysis: Analysis, facts: Facts, plan: Plan
-) -> Reckoning:
+) -> SavingsEstimate:
     """What a plan will read, and what it stands in for would."""
     meter = Meter(lake, sources, facts.base)
     wanted = scans(plan, analysis, facts.target)
@@ -125,7 +125,7 @@ def reckon(
     instead = Size()
     for scan in recomputation(analysis):
         instead += meter.looked_back(scan.table, lookback) if lookback is not None else meter.size(scan)
-    return Reckoning(
+    return SavingsEstimate(
         plan.pattern,
         read,
         instead,

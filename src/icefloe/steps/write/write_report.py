@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from icefloe.planner.logic import Version
-from icefloe.steps.writing.ledger import Entry
+from icefloe.planner.logic import LogicVersion
+from icefloe.steps.write.savings_ledger import Entry
 from icefloe.whole_files import write_json
 
 FILE = "written.json"
@@ -31,7 +31,7 @@ class WriteReport:
     ``None``: the batch was published already."""
 
     savings: Entry | None = None
-    logic: Version | None = None
+    logic: LogicVersion | None = None
     compared_rows: int | None = None
     searched: Searched | None = None
     plan: Mapping[str, Any] | None = None
@@ -50,7 +50,7 @@ class WriteReport:
         savings, logic, searched = data.get("savings"), data.get("logic"), data.get("searched")
         return cls(
             Entry.from_json(savings) if savings is not None else None,
-            Version.from_json(logic) if logic is not None else None,
+            LogicVersion.from_json(logic) if logic is not None else None,
             data.get("compared_rows"),
             Searched(**searched) if searched is not None else None,
             data.get("plan"),

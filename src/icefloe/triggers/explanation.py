@@ -11,9 +11,10 @@ from icefloe.lake import Lake
 from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import completeness, judging, workflow_snapshots
+from icefloe.triggers import completeness, workflow_snapshots
 from icefloe.triggers.clocks import Clock, Sightings
 from icefloe.triggers.completeness import Unreadable
+from icefloe.triggers.judgement import Signals, first_state, judge
 from icefloe.triggers.next_fires import next_fires
 from icefloe.triggers.plans import text_of
 from icefloe.triggers.table_watch import Question, TableWatch
@@ -72,7 +73,7 @@ def explain(
 
     found = []
     for armed in standing.plan.triggers:
-        judgement = judging.judge(
+        judgement = judge(
             standing,
             armed,
             now=clock.wall(),
@@ -80,7 +81,7 @@ def explain(
             sightings=Sightings(clock),
             answer=tables.answer,
             lineage=lineage,
-            signals=judging.Signals(database, tables.table_property),
+            signals=Signals(database, tables.table_property),
         )
         verdict = judgement.verdict
         if tables.trouble is not None and armed.watches:
@@ -109,6 +110,6 @@ def _standing(database: Database, workflow_id: str, catalog: str) -> WorkflowSna
         rows = dict(found.rows)
         for armed in plan.triggers:
             if armed.name not in rows:  # no scheduler has come by yet: this is what the first one will write
-                state = judging.first_state(connection, armed, record.updated_at)
+                state = first_state(connection, armed, record.updated_at)
                 rows[armed.name] = TriggerRecord(workflow_id, armed.name, armed.kind, record.updated_at, state)
         return replace(found, rows=rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from icefloe.capture.completeness import said_by
+from icefloe.capture.completeness import stated_watermark
 from icefloe.capture.errors import StartError
 from icefloe.capture.sources import Source
 from icefloe.lake import Checkpoint, Lake, history
@@ -55,7 +55,7 @@ def plan(
     if since is not None and end is not None and bounds.any:
         end = _bounded(loaded, since, end, ref, bounds)
     at_head = head == (end.snapshot_id if end is not None else None) and ref == "main"
-    through = said_by(watermark, loaded.metadata.properties) if at_head else None
+    through = stated_watermark(watermark, loaded.metadata.properties) if at_head else None
     return Source(loaded.name, ref, since, end, through=through).under(loaded.metadata)
 
 
@@ -93,14 +93,14 @@ def starting_point(
 
 def _moment(text: str, table: str, word: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise StartError(
             f"{word}: {text!r} is not known",
             where=table,
             hint="use earliest, latest, a snapshot id or a time such as 2026-03-01T00:00:00Z",
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _bounded(table: LoadedTable, since: Checkpoint, end: Checkpoint, ref: str, bounds: Bounds) -> Checkpoint:
@@ -109,12 +109,12 @@ def _bounded(table: LoadedTable, since: Checkpoint, end: Checkpoint, ref: str, b
         chain = history.between(table.metadata, since, end.snapshot_id, ref=ref, table=table.name)
     except HistoryLostError:
         return end
-    taken = {"snapshots": 0, "files": 0, "rows": 0, "bytes": 0}
+    amounts = {"snapshots": 0, "files": 0, "rows": 0, "bytes": 0}
     last = None
     for snapshot in chain:
         for name, amount in _amounts(snapshot).items():
-            taken[name] += amount
-        over = any((bound := getattr(bounds, name)) is not None and taken[name] > bound for name in taken)
+            amounts[name] += amount
+        over = any((bound := getattr(bounds, name)) is not None and amounts[name] > bound for name in amounts)
         if over and last is not None:
             break
         last = snapshot

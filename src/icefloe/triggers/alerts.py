@@ -67,7 +67,7 @@ class Alerting:
                         kind=trouble.kind.value,
                         subject=trouble.subject,
                         message=trouble.message,
-                        told=stored.NOBODY if heard else stored.OVER,
+                        notified=stored.NOBODY if heard else stored.OVER,
                         now=now,
                     )
                 for record in over:

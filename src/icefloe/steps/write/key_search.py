@@ -13,11 +13,11 @@ from icefloe.faults import fault
 from icefloe.lake import Lake, history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import CommitConflictError
-from icefloe.planner.plan import FOUND_ROWS, Partitions, Search
+from icefloe.planner.plan import FOUND_ROWS, KeySearch, Partitions
 from icefloe.rows import NotPlainError
-from icefloe.rows.deleting import Deletion
+from icefloe.rows.deletion import Deletion
 from icefloe.rows.files import live_files
-from icefloe.rows.finding import Finder
+from icefloe.rows.key_lookup import KeyLookup
 from icefloe.rows.reads import Reads
 from icefloe.spark.fence import TargetMovedError
 
@@ -34,7 +34,7 @@ class Searching:
 
     session: Any
     lake: Lake
-    search: Search
+    search: KeySearch
     touched: Partitions
     target: str
     base: int
@@ -54,9 +54,9 @@ class Searching:
         changes, source, target = (self.lake.table(name) for name in (search.change_table, search.source, self.target))
         of_source, of_target = [own for own, _ in search.keys], [own for _, own in search.keys]
         in_changes, in_source = (
-            Finder(table, of_source, most=MOST_ROWS, reads=self.reads) for table in (changes, source)
+            KeyLookup(table, of_source, most=MOST_ROWS, reads=self.reads) for table in (changes, source)
         )
-        in_target = Finder(target, of_target, most=MOST_ROWS, reads=self.reads)
+        in_target = KeyLookup(target, of_target, most=MOST_ROWS, reads=self.reads)
         if not in_changes.key_types == in_source.key_types == in_target.key_types:
             raise NotPlainError("the keys are of other types by now")
         new = live_files(changes, _head(changes), search.partition, late)

@@ -11,15 +11,15 @@ from sqlglot import exp
 
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
-from icefloe.lake import Lake, history, reading
+from icefloe.lake import Lake, history, read_sizes
 from icefloe.lake.metadata import Snapshot
-from icefloe.lake.reading import Newest
+from icefloe.lake.read_sizes import NewestPartitions
 from icefloe.planner import spans
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.errors import RangeError
 from icefloe.planner.inputs import Column
 from icefloe.planner.spans import Span
-from icefloe.steps.writing.versions import LOGIC
+from icefloe.steps.write.versions import LOGIC
 from icefloe.workflow import write_ranges
 from icefloe.workflow.lookbacks import Lookback
 from icefloe.workflow.values import TypedValue
@@ -90,7 +90,7 @@ def _starts(
 ) -> tuple[list[Any], bool]:
     """Where the newest days or partitions of each source begin, as values of the column; and whether any source has rows."""
     ends = {one.table: one.end.snapshot_id if one.end is not None else None for one in sources}
-    find = reading.newest_days if lookback.unit == "days" else reading.newest_partitions
+    find = read_sizes.newest_days if lookback.unit == "days" else read_sizes.newest_partitions
     found, has_rows = [], False
     for name in analysis.query.table_names:
         try:
@@ -121,7 +121,7 @@ def _tells(analysis: Analysis, table: str, column: str, of_result: str) -> bool:
     return {column.lower()} in used
 
 
-def _as(newest: Newest, kind: str) -> Any:
+def _as(newest: NewestPartitions, kind: str) -> Any:
     """Where it begins as a value of a type; ``None``: not known how."""
     start = newest.start
     if isinstance(start, datetime):
@@ -138,7 +138,7 @@ def _as(newest: Newest, kind: str) -> Any:
     return start if fits and newest.transform == "identity" else None
 
 
-def _spelt(day: date, newest: Newest, kind: str) -> Any:
+def _spelt(day: date, newest: NewestPartitions, kind: str) -> Any:
     """A day as the table's partitions spell theirs: 20260131, or 2026-01-31."""
     like = newest.values[-1]
     if isinstance(like, int) and kind in ("int", "long") and newest.transform == "identity":
