@@ -12,9 +12,9 @@ from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
 from icefloe.triggers import completeness, workflow_snapshots
-from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.completeness import Unreadable
-from icefloe.triggers.judgement import Signals, first_state, judge
+from icefloe.triggers.clocks import AgeTracker, Clock
+from icefloe.triggers.completeness import UnreadableWatermark
+from icefloe.triggers.judgement import SignalReader, first_state, judge
 from icefloe.triggers.next_fires import next_fires
 from icefloe.triggers.plans import text_of
 from icefloe.triggers.table_watch import Question, TableWatch
@@ -53,63 +53,63 @@ def explain(
     *,
     catalog: str,
     clock: Clock | None = None,
-) -> tuple[list[Explanation], list[Unreadable]]:
+) -> tuple[list[Explanation], list[UnreadableWatermark]]:
     """Reads the state database and the tables the workflow's triggers and steps wait for. Changes nothing.
 
     The second list: tables whose watermarks it waits for, and whose own word on them is none.
     """
     clock = clock or Clock()
-    standing = _standing(database, workflow_id, catalog)
-    if standing is None:
+    snapshot = _snapshot_of(database, workflow_id, catalog)
+    if snapshot is None:
         return [], []
     tables = TableWatch(open_lake, tick=settings.tick_seconds)
-    asked = {question for armed in standing.plan.triggers for question in standing.questions(armed)}
-    tables.ask(asked | {Question(table, "main", None, ("append",)) for table in standing.plan.completeness})
+    questions = {question for armed in snapshot.plan.triggers for question in snapshot.questions(armed)}
+    tables.ask(questions | {Question(table, "main", None, ("append",)) for table in snapshot.plan.completeness})
     tables.look()
 
     def lineage(run_ids: Any) -> dict[str, dict[str, int]]:
         with database.read() as connection:
             return triggers.lineages(connection, set(run_ids))
 
-    found = []
-    for armed in standing.plan.triggers:
+    explanations = []
+    for armed in snapshot.plan.triggers:
         judgement = judge(
-            standing,
+            snapshot,
             armed,
             now=clock.wall(),
             settings=settings,
-            sightings=Sightings(clock),
+            tracker=AgeTracker(clock),
             answer=tables.answer,
             lineage=lineage,
-            signals=Signals(database, tables.table_property),
+            signals=SignalReader(database, tables.table_property),
         )
         verdict = judgement.verdict
         if tables.trouble is not None and armed.watches:
             verdict = Verdict(verdict.kind, f"its tables cannot be looked at: {tables.trouble}", "icefloe doctor")
-        row = standing.rows.get(armed.name)
-        found.append(
+        row = snapshot.rows.get(armed.name)
+        explanations.append(
             Explanation(
                 armed.name,
                 text_of(armed.trigger),
                 verdict,
                 row.last_run if row else None,
-                tuple(next_fires(standing.record, armed, standing.rows, clock.wall(), 3)),
+                tuple(next_fires(snapshot.record, armed, snapshot.rows, clock.wall(), 3)),
                 row.state.get("problem") if row else None,
             )
         )
-    return found, completeness.unreadable(standing.plan.completeness, tables.table_property)
+    return explanations, completeness.unreadable_watermarks(snapshot.plan.completeness, tables.table_property)
 
 
-def _standing(database: Database, workflow_id: str, catalog: str) -> WorkflowSnapshot | None:
+def _snapshot_of(database: Database, workflow_id: str, catalog: str) -> WorkflowSnapshot | None:
     with database.read() as connection:
         record = definitions.load(connection, workflow_id)
         plan = workflow_snapshots.read_plan(connection, record, catalog=catalog) if record else None
         if record is None or plan is None:
             return None
-        found = workflow_snapshots.read(connection, record, plan)
-        rows = dict(found.rows)
+        snapshot = workflow_snapshots.read(connection, record, plan)
+        rows = dict(snapshot.rows)
         for armed in plan.triggers:
             if armed.name not in rows:  # no scheduler has come by yet: this is what the first one will write
                 state = first_state(connection, armed, record.updated_at)
                 rows[armed.name] = TriggerRecord(workflow_id, armed.name, armed.kind, record.updated_at, state)
-        return replace(found, rows=rows)
+        return replace(snapshot, rows=rows)

@@ -1,7 +1,7 @@
 """Starting runs for occasions, each exactly once.
 
 A decision is made on rows that were read some time ago. It counts only if they still say the same when its run is made: the
-transaction that makes the run holds the workflow's row, looks again (:class:`Claim`), and moves the trigger's cursor by
+transaction that makes the run holds the workflow's row, looks again (:class:`CursorClaim`), and moves the trigger's cursor by
 compare-and-set. Two schedulers that decide the same thing at once therefore make one run; so do one that was paused for an
 hour in between and one that was killed and started again. The run's occasion is unique per workflow besides.
 """
@@ -52,24 +52,24 @@ class Starter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class CursorClaim:
     """Whether a decision still holds, asked inside the transaction that makes its run."""
 
-    standing: WorkflowSnapshot
+    snapshot: WorkflowSnapshot
     row: TriggerRecord
     occasion: TriggerEvent
     now: float
 
     def __call__(self, connection: Connection, workflow: WorkflowRecord, run_id: str) -> bool:
-        known = self.standing.record
-        if workflow.latest_version != self.standing.plan.version or workflow.paused or not workflow.active:
+        known = self.snapshot.record
+        if workflow.latest_version != self.snapshot.plan.version or workflow.paused or not workflow.active:
             return False
         if workflow.forgiven != known.forgiven:
             return False
         if self.occasion.alone:
             if triggers.active_runs(connection, workflow.id, 1):
                 return False
-            for name, reading in self.standing.readings.items():
+            for name, reading in self.snapshot.readings.items():
                 consumer = captures.consumer(connection, name)
                 if consumer is not None and consumer.version != reading.version:
                     return False

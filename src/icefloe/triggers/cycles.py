@@ -20,47 +20,47 @@ from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 _REFERENCE = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*\}")
 
 
-class CircleError(UsageError):
+class CycleError(UsageError):
     """A workflow would start itself, over and over."""
 
     code = "trigger.circle"
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ParsedDefinition:
     """A workflow, and a way to read the files of its version by key; None: there is no such text."""
 
     workflow: Workflow
     read: Callable[[str], str | None] = lambda key: None
 
 
-def refuse_circles(pushed: Definition, others: Iterable[Definition], *, catalog: str) -> None:
-    """Raises :class:`CircleError` if pushing this closes a circle in which no trigger has ``allow_cycle``."""
+def refuse_cycles(pushed: ParsedDefinition, others: Iterable[ParsedDefinition], *, catalog: str) -> None:
+    """Raises :class:`CycleError` if pushing this closes a circle in which no trigger has ``allow_cycle``."""
     if not _watchers([pushed], catalog) or not targets_of(pushed, catalog):
         return  # nothing starts it by a table, or nobody is started by it: the others need not be read
-    known = {one.workflow.id: one for one in others} | {pushed.workflow.id: pushed}
+    known = {definition.workflow.id: definition for definition in others} | {pushed.workflow.id: pushed}
     watchers = _watchers(known.values(), catalog)
     start = pushed.workflow.id
-    seen: set[str] = set()
+    visited: set[str] = set()
     stack: list[tuple[str, tuple[str, ...]]] = [(start, (start,))]
     while stack:
-        here, path = stack.pop()
-        for table in sorted(targets_of(known[here], catalog)):
+        workflow_id, path = stack.pop()
+        for table in sorted(targets_of(known[workflow_id], catalog)):
             for following in watchers.get(table, ()):
                 if following == start:
-                    raise CircleError(
+                    raise CycleError(
                         "it would start itself: " + " -> ".join((*path, table, start)),
                         where=start,
                         hint="watch another table, or allow so many rounds: incremental: {allow_cycle: 3}",
                     )
-                if following not in seen:
-                    seen.add(following)
+                if following not in visited:
+                    visited.add(following)
                     stack.append((following, (*path, table, following)))
 
 
-def targets_of(definition: Definition, catalog: str) -> set[str]:
+def targets_of(definition: ParsedDefinition, catalog: str) -> set[str]:
     """The tables that a workflow's steps evidently write."""
-    found: set[str] = set()
+    targets: set[str] = set()
     values = {name: value for name, value in workflow_values(definition.workflow).items() if isinstance(value, str)}
     for _, step in definition.workflow.all_steps():
         if not isinstance(step, TypedStep) or step.type.lower() != "spark":
@@ -70,13 +70,13 @@ def targets_of(definition: Definition, catalog: str) -> set[str]:
         names += _written_by(definition, str(step.settings.get("script", "")), values)
         for name in names:
             try:
-                found.add(canonical(_filled(name, values), catalog))
+                targets.add(canonical(_filled(name, values), catalog))
             except UsageError:
                 continue  # a name that only a run knows
-    return found
+    return targets
 
 
-def _written_by(definition: Definition, script: str, values: Mapping[str, str]) -> list[str]:
+def _written_by(definition: ParsedDefinition, script: str, values: Mapping[str, str]) -> list[str]:
     key = script_key(script)
     text = script if key is None else (definition.read(key) or "")
     if key is not None and not key.endswith(".sql"):
@@ -91,14 +91,14 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda match: values.get(match[1], "known_to_the_run"), text)
 
 
-def _watchers(definitions: Iterable[Definition], catalog: str) -> dict[str, list[str]]:
+def _watchers(definitions: Iterable[ParsedDefinition], catalog: str) -> dict[str, list[str]]:
     """Table -> workflows that it starts. A trigger with ``allow_cycle`` closes no circle."""
-    found: dict[str, list[str]] = {}
-    for one in definitions:
-        if not any(isinstance(trigger, IncrementalTrigger) for trigger in one.workflow.triggers):
+    watchers: dict[str, list[str]] = {}
+    for definition in definitions:
+        if not any(isinstance(trigger, IncrementalTrigger) for trigger in definition.workflow.triggers):
             continue
-        for armed in plan(one.workflow, 0, catalog=catalog).triggers:
+        for armed in plan(definition.workflow, 0, catalog=catalog).triggers:
             if isinstance(armed.trigger, IncrementalTrigger) and armed.trigger.allow_cycle is None:
                 for watched in armed.watches:
-                    found.setdefault(watched.table, []).append(one.workflow.id)
-    return found
+                    watchers.setdefault(watched.table, []).append(definition.workflow.id)
+    return watchers

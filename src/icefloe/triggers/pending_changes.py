@@ -17,7 +17,7 @@ _TOUCHES = ("added-data-files", "deleted-data-files", "added-delete-files", "rem
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class PendingChanges:
     """What lies in (``start``, ``end``]. ``start`` None: the consumer has seen nothing yet, and all of the table is unseen.
 
     ``snapshots`` counts those with changes of the wanted operations, ``others`` those with changes of other ones. With
@@ -54,15 +54,15 @@ class Unseen:
         return f"{self.table}@{self.start or '-'}..{self.end.snapshot_id if self.end else '-'}"
 
 
-def unseen(
+def pending_changes(
     metadata: TableMetadata, table: str, *, ref: str, position: Checkpoint | None, operations: frozenset[str]
-) -> Unseen:
+) -> PendingChanges:
     """``position`` is how far the consumer has read; None: not at all."""
     start = position.snapshot_id if position else None
     try:
         head = history.head(metadata, ref, table=table)
         if head is None and position is None:
-            return Unseen(table)
+            return PendingChanges(table)
         end = history.checkpoint_at(metadata, head) if head is not None else None
         if position is None:
             assert head is not None
@@ -70,23 +70,31 @@ def unseen(
         chain = history.between(metadata, position, head, ref=ref, table=table)
     except HistoryLostError as error:
         lost_end = history.checkpoint_at(metadata, head) if head is not None else None
-        return Unseen(table, start, lost_end, lost=f"{error.code}: {error.message}")
+        return PendingChanges(table, start, lost_end, lost=f"{error.code}: {error.message}")
     except IcefloeError as error:
-        return Unseen(table, start, problem=f"{error.code}: {error.message}")
-    wanted = [one for one in chain if changes(one) and (one.operation is None or one.operation in operations)]
-    others = [one for one in chain if changes(one) and one.operation is not None and one.operation not in operations]
-    return Unseen(
+        return PendingChanges(table, start, problem=f"{error.code}: {error.message}")
+    wanted = [
+        snapshot
+        for snapshot in chain
+        if changes(snapshot) and (snapshot.operation is None or snapshot.operation in operations)
+    ]
+    others = [
+        snapshot
+        for snapshot in chain
+        if changes(snapshot) and snapshot.operation is not None and snapshot.operation not in operations
+    ]
+    return PendingChanges(
         table,
         start,
         end,
         snapshots=len(wanted),
         others=len(others),
-        rows=sum(_number(one.summary, "added-records") for one in wanted),
-        files=sum(_number(one.summary, "added-data-files") for one in wanted),
-        bytes=sum(_number(one.summary, "added-files-size") for one in wanted),
+        rows=sum(_number(snapshot.summary, "added-records") for snapshot in wanted),
+        files=sum(_number(snapshot.summary, "added-data-files") for snapshot in wanted),
+        bytes=sum(_number(snapshot.summary, "added-files-size") for snapshot in wanted),
         oldest_ms=wanted[0].timestamp_ms if wanted else None,
         newest_ms=wanted[-1].timestamp_ms if wanted else None,
-        writers=tuple(dict.fromkeys(one.summary.get("icefloe.run", "") for one in wanted)),
+        writers=tuple(dict.fromkeys(snapshot.summary.get("icefloe.run", "") for snapshot in wanted)),
     )
 
 
@@ -98,9 +106,9 @@ def changes(snapshot: Snapshot) -> bool:
     return not complete or any(_number(snapshot.summary, key) for key in _TOUCHES)
 
 
-def _whole(head: Snapshot, table: str, end: Checkpoint | None) -> Unseen:
+def _whole(head: Snapshot, table: str, end: Checkpoint | None) -> PendingChanges:
     summary = head.summary
-    return Unseen(
+    return PendingChanges(
         table,
         None,
         end,
