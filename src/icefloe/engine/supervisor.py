@@ -68,16 +68,16 @@ class Masker:
         at = 0
         while True:
             undecided = self._undecided(data, at)
-            found = self._pattern.search(data, at)
-            if found is None or found.start() >= undecided:
+            match = self._pattern.search(data, at)
+            if match is None or match.start() >= undecided:
                 self._held = data[undecided:]
                 return b"".join([*parts, data[at:undecided]])
-            parts += [data[at : found.start()], MASK]
-            at = found.end()
+            parts += [data[at : match.start()], MASK]
+            at = match.end()
 
     def end(self) -> bytes:
-        held, self._held = self._held, b""
-        return self._pattern.sub(MASK, held) if self._secrets else held
+        rest, self._held = self._held, b""
+        return self._pattern.sub(MASK, rest) if self._secrets else rest
 
     def _undecided(self, data: bytes, at: int) -> int:
         """Where the first tail begins that some secret begins with; the end when there is none."""
@@ -149,7 +149,7 @@ def _prctl(option: int, value: int) -> None:
 
 def children(pid: int) -> list[int]:
     """The direct children of a process, by /proc."""
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -158,18 +158,18 @@ def children(pid: int) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):  # it has ended
                 continue
             if int(stat[stat.rindex(b")") + 2 :].split()[1]) == pid:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
-    found = []
+    pids = []
     stack = [pid]
     while stack:
         below = children(stack.pop())
-        found += below
+        pids += below
         stack += below
-    return found
+    return pids
 
 
 def signal_quietly(pid: int, number: int) -> None:

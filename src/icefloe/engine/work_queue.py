@@ -18,7 +18,7 @@ from icefloe.errors import UnreachableError
 T = TypeVar("T")
 
 
-class Ledger:
+class WorkQueue:
     """``in_hand`` counts the attempts that take a slot. Once ``closed``, nothing more is claimed."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Ledger:
         free = self.slots - self.in_hand() - len(self.todo)
         return Claimer(self.worker, free, self.serves, self._instant, self._limits)
 
-    def record(self, image: RunSnapshot, *events: Event, also: Callable[[Connection], None] | None = None) -> None:
+    def record(self, snapshot: RunSnapshot, *events: Event, also: Callable[[Connection], None] | None = None) -> None:
         """Apply events to a run, and claim what becomes ready by them. Raises :class:`Refused`."""
-        root = image.record.root_id
-        self.follow(self.conductor.apply(image.record.id, *events, root_id=root, claimer=self.claimer(), also=also))
+        root = snapshot.record.root_id
+        self.follow(self.conductor.apply(snapshot.record.id, *events, root_id=root, claimer=self.claimer(), also=also))
 
     def follow(self, applied: Applied) -> None:
         self.todo.extend(applied.claimed)
