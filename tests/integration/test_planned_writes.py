@@ -35,7 +35,7 @@ from icefloe.spark.fence import ROUNDS, TargetMovedError
 from icefloe.spark.launch import local_cores
 from icefloe.spark.session import connect
 from icefloe.steps.write import execution
-from icefloe.steps.write.key_search import Searching
+from icefloe.steps.write.key_search import KeySearchRun
 from icefloe.steps.write.write_job import WriteJob
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
@@ -441,7 +441,7 @@ def test_what_was_found_here_is_deleted_and_appended_in_any_order(
 
 
 @pytest.mark.parametrize(
-    "failing", [(KeyLookup, "keys"), (KeyLookup, "rows"), (Searching, "hand_over"), (Deletion, "commit")]
+    "failing", [(KeyLookup, "keys"), (KeyLookup, "rows"), (KeySearchRun, "hand_over"), (Deletion, "commit")]
 )
 def test_a_search_that_fails_publishes_nothing(
     project_config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, failing: tuple[type, str]

@@ -448,7 +448,7 @@ def test_a_search_leaves_to_spark_what_it_cannot_compare_or_hand_over(
         table.sql(f"INSERT INTO {{t}} SELECT CAST(id AS {kind}), DATE'2026-03-01' FROM range(9)")
     monkeypatch.setattr(key_search, "MOST_BYTES", most)
     search = KeySearch(source.name, changed.name, "day", (("id", "id"),), ("id", "day"), ())
-    found = key_search.Searching(
+    found = key_search.KeySearchRun(
         spark,
         lake,
         search,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.engine import processes
-from icefloe.engine.processes import AttemptLink, Job, Launcher
+from icefloe.engine.processes import AttemptLink, Launcher, SupervisedJob
 from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
 from icefloe.steps.contract import ProcessResult
 from tests.projects import wait_until
@@ -48,7 +48,7 @@ def launch(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Attempt
             "log_tail": TAIL,
             "secrets": (),
         }
-        links.append(launcher.launch(Job(**{**settings, **options})))
+        links.append(launcher.launch(SupervisedJob(**{**settings, **options})))
         return links[-1]
 
     yield start

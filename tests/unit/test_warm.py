@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from icefloe.engine import processes
-from icefloe.engine.processes import AttemptLink, Job, Launcher
+from icefloe.engine.processes import AttemptLink, Launcher, SupervisedJob
 from icefloe.steps.contract import ProcessResult
 from tests.projects import wait_until
 from tests.unit.test_supervisor import log, result
@@ -54,7 +54,7 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Start]:
             "secrets": ("hush",),
             "module": MODULE,
         }
-        links.append(launcher.launch(Job(**{**settings, **options})))
+        links.append(launcher.launch(SupervisedJob(**{**settings, **options})))
         return links[-1]
 
     yield launch

@@ -28,7 +28,7 @@ from icefloe.engine.events import Ended, HandedOver, Refused, Started
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
 from icefloe.engine.lease import Lease
 from icefloe.engine.preparation import Preparation
-from icefloe.engine.processes import Job, Launcher
+from icefloe.engine.processes import Launcher, SupervisedJob
 from icefloe.engine.reactor import Reactor
 from icefloe.engine.threads import Call, Threads
 from icefloe.engine.transaction import Claimed
@@ -290,7 +290,7 @@ class Executor:
     def _launch(self, attempt: Attempt, command: Command) -> None:
         engine = self._config.engine
         context = attempt.context
-        job = Job(
+        job = SupervisedJob(
             argv=command.argv,
             env={**for_user_code(self._config), **command.env},
             cwd=str(command.cwd or self._config.root),

@@ -25,7 +25,7 @@ from icefloe.steps.contract import ProcessResult
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SupervisedJob:
     """What a supervisor is asked to do. ``lease_until`` is a time on this machine's monotonic clock."""
 
     argv: tuple[str, ...]
@@ -94,7 +94,7 @@ class Launcher:
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def launch(self, job: Job) -> AttemptLink:
+    def launch(self, job: SupervisedJob) -> AttemptLink:
         mine, theirs = socket.socketpair()
         with theirs:
             for attempt in (1, 2):

@@ -15,7 +15,7 @@ from icefloe.lake.errors import (
     UnsupportedTableError,
 )
 from icefloe.lake.history import Checkpoint
-from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list
+from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, EntryStatus, Manifest, ManifestFile, read_list
 from icefloe.lake.metadata import Snapshot
 
 Kind = Literal["log", "full", "diff"]
@@ -35,9 +35,9 @@ class ManifestSlice:
     def wants(self, entry: Mapping[str, Any]) -> bool:
         status = entry["status"]
         if self.which == "live":
-            fits = status != Status.DELETED
+            fits = status != EntryStatus.DELETED
         else:
-            fits = status == (Status.ADDED if self.which == "added" else Status.DELETED)
+            fits = status == (EntryStatus.ADDED if self.which == "added" else EntryStatus.DELETED)
         return fits and (self.paths is None or storage.normal(entry["data_file"]["file_path"]) in self.paths)
 
     @property

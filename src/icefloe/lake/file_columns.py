@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icefloe.lake.manifests import Manifest, Status
+from icefloe.lake.manifests import EntryStatus, Manifest
 from icefloe.lake.metadata import TableMetadata
 
 
@@ -32,13 +32,13 @@ class FileColumns:
 
     def _birth(self, entry: Mapping[str, Any]) -> int | None:
         """The snapshot that added an older file; ``None`` if this manifest did, or if nobody knows any more."""
-        if entry["status"] == Status.ADDED:
+        if entry["status"] == EntryStatus.ADDED:
             return None
         number = entry.get("file_sequence_number")
         if number:
             return self._metadata.by_sequence_number.get(number)
         # v1 has no sequence numbers, and a DELETED entry names the snapshot that deleted.
-        return entry.get("snapshot_id") if entry["status"] == Status.EXISTING else None
+        return entry.get("snapshot_id") if entry["status"] == EntryStatus.EXISTING else None
 
     def _at(self, snapshot_id: int | None) -> tuple[bool, ...]:
         snapshot = self._metadata.snapshots.get(snapshot_id or 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, ManifestFile
 from icefloe.lake.partitions import result_type
 from icefloe.lake.schema import Field, PartitionSpec
 from icefloe.lake.survey import FileCounts
@@ -112,7 +112,7 @@ def sizes_by_value(
             continue
         try:
             for entry in Manifest.open(table.read, manifest).scan(fields, frozenset(columns)):
-                if entry["status"] == Status.DELETED:
+                if entry["status"] == EntryStatus.DELETED:
                     continue
                 data_file = entry["data_file"]
                 place = tuple(data_file["partition"].values())

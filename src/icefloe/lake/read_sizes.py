@@ -14,7 +14,7 @@ from typing import Any
 
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, SIZE_FIELDS, Manifest, ManifestFile, Status, stored_bytes
+from icefloe.lake.manifests import DATA, SIZE_FIELDS, EntryStatus, Manifest, ManifestFile, stored_bytes
 from icefloe.lake.partition_sizes import Position, may_hold, position_of
 from icefloe.lake.partitions import result_type
 from icefloe.lake.schema import Field
@@ -256,7 +256,7 @@ def _live(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:
 
 def _files(table: LoadedTable, manifest: ManifestFile) -> Iterator[dict[str, Any]]:
     for entry in Manifest.open(table.read, manifest).scan(_FIELDS):
-        if entry["status"] != Status.DELETED:
+        if entry["status"] != EntryStatus.DELETED:
             yield entry["data_file"]
 
 

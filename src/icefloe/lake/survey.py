@@ -13,7 +13,7 @@ from icefloe.lake.errors import (
     MetadataUnreadableError,
 )
 from icefloe.lake.file_columns import FileColumns
-from icefloe.lake.manifests import DATA, Manifest, Status, readable, stored_bytes
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, readable, stored_bytes
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionSpec
@@ -137,7 +137,7 @@ class Survey:
             for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
-                if entry["status"] == Status.DELETED or path not in pointed:
+                if entry["status"] == EntryStatus.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
                 self._add_file(entry, spec, columns)

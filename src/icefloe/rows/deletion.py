@@ -24,9 +24,9 @@ from icefloe.lake.manifests import (
     DATA,
     DELETES,
     VECTOR_FIELDS,
+    EntryStatus,
     Manifest,
     ManifestFile,
-    Status,
     spelt_out,
     stored_bytes,
     with_fields,
@@ -191,11 +191,11 @@ class _Commit:
         entries = []
         opened = [Manifest.open(self._table.read, file) for file in files]
         for manifest in opened:
-            for entry in spelt_out(manifest, lambda entry: entry["status"] != Status.DELETED):
+            for entry in spelt_out(manifest, lambda entry: entry["status"] != EntryStatus.DELETED):
                 if _about(entry, replaced):
-                    entry |= {"status": int(Status.DELETED), "snapshot_id": self._id}
+                    entry |= {"status": int(EntryStatus.DELETED), "snapshot_id": self._id}
                 else:
-                    entry["status"] = int(Status.EXISTING)
+                    entry["status"] = int(EntryStatus.EXISTING)
                 entries.append(entry)
         return self._manifest(opened[0], spec_id, entries, files)
 
@@ -232,7 +232,7 @@ class _Commit:
             "content_offset": blob.offset,
             "content_size_in_bytes": blob.size,
         }
-        own = {"status": int(Status.ADDED), "snapshot_id": self._id}
+        own = {"status": int(EntryStatus.ADDED), "snapshot_id": self._id}
         return own | {"sequence_number": None, "file_sequence_number": None, "data_file": data_file}
 
     def _summaries(self, spec_id: int, files: Iterable[ManifestFile]) -> list[dict[str, Any]] | None:
@@ -280,7 +280,7 @@ class _Commit:
 
 def _about(entry: Mapping[str, Any], replaced: set[str]) -> bool:
     """Whether a live entry is the vector of one of these data files."""
-    if entry["status"] == Status.DELETED:
+    if entry["status"] == EntryStatus.DELETED:
         return False
     path = entry["data_file"].get("referenced_data_file")
     return path is not None and storage.normal(path) in replaced

@@ -9,7 +9,7 @@ from typing import Any
 from icefloe.lake import storage
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, ManifestFile
 from icefloe.lake.partition_sizes import Position, may_hold, position_of
 from icefloe.lake.schema import Field
 from icefloe.lake.values import UndecodableError, from_avro
@@ -82,7 +82,7 @@ def _entries(
     if not may_hold(manifest, position, wanted):
         return
     for entry in Manifest.open(table.read, manifest).scan(fields):
-        if entry["status"] == Status.DELETED:
+        if entry["status"] == EntryStatus.DELETED:
             continue
         value = _value(entry["data_file"], position, table)
         if value in wanted:

@@ -27,7 +27,7 @@ from icefloe.steps.write.facts import UTC, Facts
 from icefloe.steps.write.ranges import RangeOrder
 from icefloe.steps.write.versions import LogicOrder
 from icefloe.steps.write.write_job import work
-from icefloe.steps.write.write_plan import Preparation
+from icefloe.steps.write.write_plan import WritePreparation
 from icefloe.steps.write.write_record import chosen_for, ref_of, target_key, versions_of
 from icefloe.store import definitions as stored
 from icefloe.store import logic_versions
@@ -105,7 +105,7 @@ class Explaining:
         asked = work(settings, text, sources, where, order, self._anew(write, scope, where))
         conf = self._conf(settings)
         utc = conf["spark.sql.session.timeZone"] in UTC
-        preparation = Preparation(self._lake, asked, utc=utc, cores=self._cores(settings))
+        preparation = WritePreparation(self._lake, asked, utc=utc, cores=self._cores(settings))
         facts = preparation.facts(branch=BRANCH, base=preparation.head(ref_of(settings)))
         exists = facts.target.exists
         change = self._change(order, preparation, facts) if exists else None
@@ -170,7 +170,7 @@ class Explaining:
         given = scope.params.get(write_ranges.PARAMETER)
         return ranges.order(TypedValue.of(given) if given is not None else None, write.range, where)
 
-    def _change(self, order: LogicOrder, preparation: Preparation, facts: Facts) -> LogicChange | None:
+    def _change(self, order: LogicOrder, preparation: WritePreparation, facts: Facts) -> LogicChange | None:
         last = order.last(preparation.past(facts))
         return logic.change(last, Logic(order.text)) if last is not None else None
 

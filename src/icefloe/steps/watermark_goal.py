@@ -45,10 +45,10 @@ def goal_of(
             hint="say whose watermark it is: watermark: {table: db.table}",
         )
     (target,) = targets
-    for other, table in _other_captures(workflow, step_id, scope):
-        if target in _targets(workflow, other, table, scope, lake):
+    for other_id, table in _other_captures(workflow, step_id, scope):
+        if target in _targets(workflow, other_id, table, scope, lake):
             raise CompletedTableError(
-                f"the captures {step_id} and {other} both derive the watermark of {target}",
+                f"the captures {step_id} and {other_id} both derive the watermark of {target}",
                 where=where,
                 hint="capture all sources of a table in one step, or give only one of them a watermark",
             )
@@ -75,8 +75,8 @@ def _other_captures(workflow: Workflow, step_id: str, scope: Scope) -> Iterator[
         wanted = step.settings.get("watermark") if isinstance(step, TypedStep) and step.type == "IpCapture" else None
         if isinstance(wanted, Mapping) and step.id != step_id:
             with suppress(UsageError):  # it is named by something that is known later only
-                found = resolve_settings({"watermark": wanted}, scope)["watermark"]
-                yield step.id, found.get("table")
+                resolved = resolve_settings({"watermark": wanted}, scope)["watermark"]
+                yield step.id, resolved.get("table")
 
 
 def definition_of(context: StepContext) -> Workflow:
@@ -97,12 +97,14 @@ def write_targets(workflow: Workflow, capture: str, scope: Scope) -> Iterator[st
 
 def steps_behind(workflow: Workflow, capture: str) -> Iterator[Step]:
     """The steps that come after a capture, those in loops too."""
-    container = next(one for one in containers(workflow) if any(step.id == capture for step in one.steps))
+    container = next(
+        candidate for candidate in containers(workflow) if any(step.id == capture for step in candidate.steps)
+    )
     behind = Graph.of(container).descendants(capture)
     return (step for path, step in walk(container) if path[0] in behind)
 
 
 def write_of(step: Step) -> Mapping[str, Any] | None:
     """``write:`` of a Spark step, as it is defined."""
-    found = step.settings.get("write") if isinstance(step, TypedStep) and step.type == "Spark" else None
-    return found if isinstance(found, Mapping) else None
+    write = step.settings.get("write") if isinstance(step, TypedStep) and step.type == "Spark" else None
+    return write if isinstance(write, Mapping) else None

@@ -13,7 +13,7 @@ from icefloe.planner.logic import Logic, LogicVersion
 from icefloe.planner.plan import Plan
 from icefloe.steps.write.columns import ResultColumn
 from icefloe.steps.write.defined_select import defined_select
-from icefloe.steps.write.versions import COMPLETE, LOGIC, LogicOrder, Versions
+from icefloe.steps.write.versions import COMPLETE, LOGIC, LogicOrder, LogicVersions
 from icefloe.workflow.loading import inspect
 from icefloe.workflow.model import TypedStep
 from tests.unit.planner.tables import plan_of
@@ -58,7 +58,7 @@ class Session:
 
 
 def looked(order: LogicOrder, *past: Snapshot) -> Any:
-    return Versions(Session(), order, lambda line: None).look(past, COLUMNS)
+    return LogicVersions(Session(), order, lambda line: None).look(past, COLUMNS)
 
 
 def test_where_nothing_is_known_nothing_has_changed() -> None:
@@ -68,7 +68,7 @@ def test_where_nothing_is_known_nothing_has_changed() -> None:
 
 def test_a_target_that_is_made_anew_holds_nothing_of_the_old_logic() -> None:
     order = LogicOrder("w/agg", NEW, known=(version(OLD),))
-    assert Versions(Session(), order, lambda line: None).look(None, COLUMNS) is None
+    assert LogicVersions(Session(), order, lambda line: None).look(None, COLUMNS) is None
 
 
 def test_the_target_s_own_history_wins_over_the_record() -> None:
@@ -93,7 +93,7 @@ def test_another_tokenizer_s_fingerprint_of_the_same_text_is_no_change() -> None
 def test_only_what_would_mix_two_versions_is_asked_about(on_change: Any, pattern: str, stops: bool) -> None:
     session = Session()
     order = LogicOrder("w/agg", NEW, on_change, (version(OLD),), "w-7")
-    versions = Versions(session, order, lambda line: None)
+    versions = LogicVersions(session, order, lambda line: None)
     change = versions.look([], COLUMNS)
     plan: Plan = plan_of(NEW, "id", **({"pattern": "full"} if pattern == "full" else {}))
     assert plan.pattern == pattern
@@ -109,7 +109,7 @@ def test_only_what_would_mix_two_versions_is_asked_about(on_change: Any, pattern
 
 
 def test_only_what_the_published_snapshot_holds_is_recorded() -> None:
-    versions = Versions(Session(), LogicOrder("w/agg", NEW), lambda line: None)
+    versions = LogicVersions(Session(), LogicOrder("w/agg", NEW), lambda line: None)
     assert versions.published(None) is None
     assert versions.published(snapshot(1)) is None
     assert versions.published(published(1, OLD)) is None, (

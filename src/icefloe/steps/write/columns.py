@@ -44,7 +44,7 @@ def create_table(
             f"the column {untyped} is NULL and has no type", where=target.name, hint=f"CAST(NULL AS …) AS {untyped}"
         )
     listed = ", ".join(f"{quote(column.name)} {column.type}" for column in columns)
-    parts = ", ".join(_partition(one, columns) for one in partition_by)
+    parts = ", ".join(_partition(transform, columns) for transform in partition_by)
     partitioned = f" PARTITIONED BY ({parts})" if parts else ""
     settings = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     return (
@@ -66,7 +66,7 @@ def _partition(text: str, columns: Sequence[ResultColumn]) -> str:
 
 def check(target: TargetState, columns: Sequence[ResultColumn]) -> None:
     """Refuse a target with other columns, or with types that the result's do not fit into."""
-    there = {column.name.lower(): column for column in target.columns}
+    in_target = {column.name.lower(): column for column in target.columns}
     mine = {column.name.lower(): column for column in columns}
     if len(mine) < len(columns):
         twice = next(c.name for i, c in enumerate(columns) if c.name.lower() in {d.name.lower() for d in columns[:i]})
@@ -77,15 +77,15 @@ def check(target: TargetState, columns: Sequence[ResultColumn]) -> None:
         )
     if not target.exists:
         return
-    lacking = [column.name for name, column in mine.items() if name not in there]
+    lacking = [column.name for name, column in mine.items() if name not in in_target]
     if lacking:
-        added = ", ".join(f"{column.name} {column.type}" for name, column in mine.items() if name not in there)
+        added = ", ".join(f"{column.name} {column.type}" for name, column in mine.items() if name not in in_target)
         raise TargetMismatchError(
             f"the target has no column {', '.join(lacking)}",
             where=target.name,
             hint=f"ALTER TABLE {target.name} ADD COLUMNS ({added}), or write to a new table",
         )
-    extra = [column.name for name, column in there.items() if name not in mine]
+    extra = [column.name for name, column in in_target.items() if name not in mine]
     if extra:
         raise TargetMismatchError(
             f"the SELECT does not give the target's column {', '.join(extra)}",
@@ -93,16 +93,18 @@ def check(target: TargetState, columns: Sequence[ResultColumn]) -> None:
             hint=f"add it to the SELECT (CAST(NULL AS …) AS {extra[0]}), or write to a new table",
         )
     for name, column in mine.items():
-        if not _fits(column.iceberg, there[name]):
+        if not _fits(column.iceberg, in_target[name]):
             raise TargetMismatchError(
-                f"the column {column.name} is {column.type}, and the target's is {there[name].type}",
+                f"the column {column.name} is {column.type}, and the target's is {in_target[name].type}",
                 where=target.name,
                 hint=f"CAST({column.name} AS …) in the SELECT, or write to a new table",
             )
 
 
-def _fits(result: str, there: Column) -> bool:
-    if result == there.type.replace(" ", "") or (result, there.type.partition("[")[0]) in _WIDENED:
+def _fits(result: str, target_column: Column) -> bool:
+    if result == target_column.type.replace(" ", "") or (result, target_column.type.partition("[")[0]) in _WIDENED:
         return True
-    mine, theirs = (re.fullmatch(r"decimal\((\d+),(\d+)\)", text.replace(" ", "")) for text in (result, there.type))
+    mine, theirs = (
+        re.fullmatch(r"decimal\((\d+),(\d+)\)", text.replace(" ", "")) for text in (result, target_column.type)
+    )
     return bool(mine and theirs and mine[2] == theirs[2] and int(mine[1]) <= int(theirs[1]))

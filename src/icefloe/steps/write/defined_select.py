@@ -30,7 +30,7 @@ def defined_select(
     if key is not None:
         return read(key)
     known = _constants((*workflow.params, *step.params))
-    filled: Any = _Filled({name: values[name] for name in known if name in values})
+    filled: Any = _ParamsOfSelect({name: values[name] for name in known if name in values})
     text = interpolate(raw, Scope(params=filled, files={name: read(name) for name in files_in(raw)}))
     return hidden(text, secrets)
 
@@ -44,16 +44,16 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
 
 def _constants(params: Iterable[Param]) -> set[str]:
     """Parameters with a value in the definition, made of nothing but such parameters."""
-    made_of = {one.name: set(names_in(str(one.value))) for one in params if one.value is not None}
-    found: set[str] = set()
+    made_of = {param.name: set(names_in(str(param.value))) for param in params if param.value is not None}
+    constants: set[str] = set()
     while True:
-        more = {name for name, parts in made_of.items() if name not in found and parts <= found}
+        more = {name for name, parts in made_of.items() if name not in constants and parts <= constants}
         if not more:
-            return found
-        found |= more
+            return constants
+        constants |= more
 
 
-class _Filled(Mapping[str, Value]):
+class _ParamsOfSelect(Mapping[str, Value]):
     """The constants; any other name stands for itself."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:

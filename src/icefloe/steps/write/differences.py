@@ -14,9 +14,9 @@ def shown(rows: Sequence[tuple[Any, ...]], names: Sequence[str], keys: Sequence[
     """``rows`` have the values of ``names`` and, last, how often they are missing (above 0) or extra; those of one key together."""
     places = [index for index, name in enumerate(names) if name in keys]
     table: list[tuple[str, str, str, str]] = []
-    told = 0
+    count = 0
     for key, group in groupby(rows, key=lambda row: repr([row[place] for place in places])):
-        if told == MOST_ROWS:
+        if count == MOST_ROWS:
             break
         same = list(group)
         if places and len(same) == 2 and sorted(row[-1] for row in same) == [-1, 1]:
@@ -26,10 +26,10 @@ def shown(rows: Sequence[tuple[Any, ...]], names: Sequence[str], keys: Sequence[
                 for index in range(len(names))
                 if repr(has[index]) != repr(wanted[index])
             ]
-            told += 1
+            count += 1
             continue
-        for row in same[: MOST_ROWS - told]:
-            told += 1
+        for row in same[: MOST_ROWS - count]:
+            count += 1
             rest = [index for index in range(len(names)) if index not in places]
             whole = _named(row, names, rest) if key != "[]" and rest else "a row"
             times = f"{abs(row[-1])} × " if abs(row[-1]) > 1 else ""

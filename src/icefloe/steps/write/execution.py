@@ -30,18 +30,18 @@ from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.launch import CORES
 from icefloe.spark.marks import PROPERTY, Mark
-from icefloe.spark.order import Order
+from icefloe.spark.order import ProgramOrder
 from icefloe.spark.session import select
 from icefloe.steps.write import columns, ranges, write_report
 from icefloe.steps.write.columns import ResultColumn
 from icefloe.steps.write.facts import UTC, Facts, versions
-from icefloe.steps.write.key_search import Searching
-from icefloe.steps.write.savings_ledger import Ledger
-from icefloe.steps.write.shadow_check import Shadow
-from icefloe.steps.write.versions import Versions
+from icefloe.steps.write.key_search import KeySearchRun
+from icefloe.steps.write.savings_ledger import SavingsLedger
+from icefloe.steps.write.shadow_check import ShadowCheck
+from icefloe.steps.write.versions import LogicVersions
 from icefloe.steps.write.write_job import WriteJob
-from icefloe.steps.write.write_plan import Preparation, Prepared
-from icefloe.steps.write.write_report import Searched, WriteReport
+from icefloe.steps.write.write_plan import PreparedWrite, WritePreparation
+from icefloe.steps.write.write_report import SearchReport, WriteReport
 from icefloe.workflow import lookbacks
 
 NOT_YET = "attempt"
@@ -51,7 +51,7 @@ ROWS_AHEAD = "icefloe_rows_ahead"
 Log = Callable[[str], None]
 
 
-def perform(session: Any, lake: Lake, order: Order, published: dict[str, int], log: Log) -> None:
+def perform(session: Any, lake: Lake, order: ProgramOrder, published: dict[str, int], log: Log) -> None:
     """What :data:`icefloe.steps.write.write_job.CARRIER` names."""
     run(session, lake, WriteJob.from_json(order.work), order.fencing, log, published, write_report.write)
 
@@ -63,12 +63,12 @@ def run(
     fencing: Callable[[int], Fencing],
     log: Log,
     published: dict[str, int] | None = None,
-    tell: Callable[[WriteReport], None] = lambda told: None,
+    tell: Callable[[WriteReport], None] = lambda report: None,
 ) -> dict[str, int]:
     """Publish the batch, unless it is published. Returns the target's published snapshot; ``tell`` hears the rest."""
     lookback = lookbacks.parse(work.lookback) if work.lookback is not None else None
-    ledger = Ledger(session, lake, work.sources, lookback, log)
-    logic = Versions(session, work.logic, log)
+    ledger = SavingsLedger(session, lake, work.sources, lookback, log)
+    logic = LogicVersions(session, work.logic, log)
     attempt = _Attempt(session, lake, work, fencing(1).mark, log, ledger, logic)
     results = fences.in_rounds(
         lambda number: Fence(session, lake, fencing(number), log, published=published, named=True, at_home=True),
@@ -93,8 +93,8 @@ class _Attempt:
     work: WriteJob
     mark: Mark
     log: Log
-    ledger: Ledger
-    logic: Versions
+    ledger: SavingsLedger
+    logic: LogicVersions
     compared_rows: int = 0
     plan: Plan | None = None
     """Of what was written last."""
@@ -106,8 +106,8 @@ class _Attempt:
     """What went wrong first."""
 
     @property
-    def searched(self) -> Searched | None:
-        return Searched(self.reads.rows, self.reads.bytes) if self.reads.rows else None
+    def searched(self) -> SearchReport | None:
+        return SearchReport(self.reads.rows, self.reads.bytes) if self.reads.rows else None
 
     def write(self, fence: Fence) -> None:
         """Write the batch to the fence's branch."""
@@ -118,27 +118,31 @@ class _Attempt:
             self._refuse_forgotten_range(name, fence.published_as(full))
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
-        seen = self._look(fence, name, exists=exists)
-        self.plan = plan = self._planned(seen)
+        prepared = self._look(fence, name, exists=exists)
+        self.plan = plan = self._planned(prepared)
         shadow = None
         if self.work.shadow != "off":
-            shadow = Shadow.over(self.session, self.lake, self.work, self.mark, self.log, seen.facts, plan)
+            shadow = ShadowCheck.over(self.session, self.lake, self.work, self.mark, self.log, prepared.facts, plan)
         self.ledger.forget()
-        self.carried = self.logic.complete(self.work.request.text, complete=seen.complete_after(plan))
+        self.carried = self.logic.complete(self.work.request.text, complete=prepared.complete_after(plan))
         with _settings(self.session, plan.settings), self._carried_range():
-            self._run(plan, self._searching(fence, seen, plan), partial(self.ledger.planned, seen.analysis, seen.facts))
-        self._refuse_duplicates(plan, seen.facts)
-        self._refuse_if_altered(seen.facts)
+            self._run(
+                plan,
+                self._searching(fence, prepared, plan),
+                partial(self.ledger.planned, prepared.analysis, prepared.facts),
+            )
+        self._refuse_duplicates(plan, prepared.facts)
+        self._refuse_if_altered(prepared.facts)
         if shadow is not None:
             self.compared_rows = shadow.compare(fence.branch)
-            self._refuse_if_altered(seen.facts)
+            self._refuse_if_altered(prepared.facts)
 
-    def _look(self, fence: Fence, name: str, *, exists: bool) -> Prepared:
+    def _look(self, fence: Fence, name: str, *, exists: bool) -> PreparedWrite:
         """At the SELECT, at what it reads and at the target, which is made first if it is missing."""
         full = f"{self.lake.tables.name}.{name}"
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
         cores = self.session.conf.get(CORES, "")
-        preparation = Preparation(self.lake, self.work, utc=utc, cores=int(cores) if cores.isdigit() else None)
+        preparation = WritePreparation(self.lake, self.work, utc=utc, cores=int(cores) if cores.isdigit() else None)
 
         def facts_now() -> Facts:
             return preparation.facts(branch=fence.branch, base=fence.base(full))
@@ -148,9 +152,9 @@ class _Attempt:
             facts = facts_now() if exists else None
             result = coming.result()
         span = preparation.span(
-            [Column(one.name, one.iceberg) for one in result],
+            [Column(column.name, column.iceberg) for column in result],
             facts,
-            consumers=[one.consumer for one in self.mark.taken],
+            consumers=[range_.consumer for range_ in self.mark.ranges],
             place=self.mark.place,
         )
         if facts is None:
@@ -167,23 +171,23 @@ class _Attempt:
             raise self.logic.also(change, error) from None
         return preparation.prepared(facts, tuple(column.name for column in result), span, change)
 
-    def _planned(self, seen: Prepared) -> Plan:
+    def _planned(self, prepared: PreparedWrite) -> Plan:
         """The plan, which the log and the logic's history hear of."""
-        plan = seen.plan()
+        plan = prepared.plan()
         _tell(plan, self.log)
-        self.logic.decide(seen.change, plan, seen.facts.target.name)
+        self.logic.decide(prepared.change, plan, prepared.facts.target.name)
         return plan
 
     def _refuse_forgotten_range(self, name: str, published: int | None) -> None:
         """Where it cannot be known, or is asked for in every run anyway, it is only said."""
-        asked = self.work.range
-        if asked is None:
+        write_range = self.work.range
+        if write_range is None:
             return
         snapshot = self.lake.table(name).metadata.snapshots.get(published) if published is not None else None
         writer = self.work.logic.writer if self.work.logic is not None else "WORKFLOW"
-        ranges.refuse_published(snapshot, asked, name, writer.removesuffix(f"/{self.mark.place}"))
-        if snapshot is None or snapshot.summary.get(ranges.RANGE) != asked.text:
-            self.log(f"{name}: the range {asked.text} is not written with a batch that is published already")
+        ranges.refuse_published(snapshot, write_range, name, writer.removesuffix(f"/{self.mark.place}"))
+        if snapshot is None or snapshot.summary.get(ranges.RANGE) != write_range.text:
+            self.log(f"{name}: the range {write_range.text} is not written with a batch that is published already")
 
     @contextmanager
     def _carried_range(self) -> Iterator[None]:
@@ -194,34 +198,34 @@ class _Attempt:
         if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
-    def _searching(self, fence: Fence, seen: Prepared, plan: Plan) -> Searching | None:
-        found, base = plan.search, seen.facts.base
-        if found is None or base is None or plan.partitions is None:
+    def _searching(self, fence: Fence, prepared: PreparedWrite, plan: Plan) -> KeySearchRun | None:
+        search, base = plan.search, prepared.facts.base
+        if search is None or base is None or plan.partitions is None:
             return None
-        end = next(one.end for one in self.work.sources if one.table == found.source)
+        end = next(source.end for source in self.work.sources if source.table == search.source)
         assert end is not None
-        return Searching(
+        return KeySearchRun(
             self.session,
             self.lake,
-            found,
+            search,
             plan.partitions,
-            target=seen.facts.target.name,
+            target=prepared.facts.target.name,
             base=base,
             end=end.snapshot_id,
             branch=fence.branch,
             properties={**self.mark.properties(), **self.carried},
             # What runs beside has a core to itself.
-            threads=max((seen.cores or 1) - any(one.beside for one in plan.statements), 1),
+            threads=max((prepared.cores or 1) - any(statement.beside for statement in plan.statements), 1),
             log=self.log,
             reads=self.reads,
         )
 
-    def _run(self, plan: Plan, searching: Searching | None, count: Callable[[Plan], None]) -> None:
+    def _run(self, plan: Plan, searching: KeySearchRun | None, count: Callable[[Plan], None]) -> None:
         """What the plan says, with what may be done at the same time. ``count`` what is read before the last statement begins, which is
         to carry it."""
         self.failure = None
-        ordered = [one for one in plan.statements if not one.beside]
-        beside = [one for one in plan.statements if one.beside]
+        ordered = [statement for statement in plan.statements if not statement.beside]
+        beside = [statement for statement in plan.statements if statement.beside]
         # Spark gives cores to what was asked for first: let that be what something else waits for.
         self._together(
             partial(self._search_or_run, plan, searching, ordered, count),
@@ -229,7 +233,7 @@ class _Attempt:
         )
 
     def _search_or_run(
-        self, plan: Plan, searching: Searching | None, ordered: list[PlannedStatement], count: Callable[[Plan], None]
+        self, plan: Plan, searching: KeySearchRun | None, ordered: list[PlannedStatement], count: Callable[[Plan], None]
     ) -> None:
         if searching is None:
             self._run_ordered(ordered, partial(count, plan))
@@ -237,7 +241,7 @@ class _Attempt:
         with ThreadPoolExecutor(1) as pool:
             counted = pool.submit(count, plan)
             try:
-                found = searching.find()
+                rows = searching.find()
             except NotPlainError as reason:
                 self.log(f"search: by Spark, since {reason}")
                 counted.result()
@@ -245,25 +249,25 @@ class _Attempt:
                 return
             if self.failure is not None:
                 return  # something beside has failed meanwhile
-            searching.hand_over(found)
+            searching.hand_over(rows)
             # In either order: what is deleted lies in files that were there before, by its positions.
             self._together(
-                partial(searching.delete, found),
+                partial(searching.delete, rows),
                 partial(self._run_in_order, searching.search.statements, counted=counted),
             )
 
     def _run_ordered(self, statements: list[PlannedStatement], count: Callable[[], None]) -> None:
         """One after the other. Rows of later ones may be computed ahead, and what is read is counted meanwhile."""
-        early = [one for one in statements[1:] if one.rows]
+        early = [statement for statement in statements[1:] if statement.rows]
         if len(statements) < 2:
             count()
             self._run_in_order(statements)
             return
         with ThreadPoolExecutor(1 + len(early)) as pool:
-            ahead = {one.sql: pool.submit(self._compute, one) for one in early}
+            ahead = {statement.sql: pool.submit(self._compute, statement) for statement in early}
             counted = pool.submit(count)
             self._together(
-                partial(self._run_in_order, statements, ahead, counted), *[one.result for one in ahead.values()]
+                partial(self._run_in_order, statements, ahead, counted), *[future.result for future in ahead.values()]
             )
 
     def _together(self, *works: Callable[[], object]) -> None:
@@ -274,8 +278,8 @@ class _Attempt:
         with ThreadPoolExecutor(len(works)) as pool:
             under_way = [pool.submit(work) for work in works]
             try:
-                for one in wait(under_way, return_when=FIRST_EXCEPTION).done:
-                    one.result()
+                for future in wait(under_way, return_when=FIRST_EXCEPTION).done:
+                    future.result()
             except BaseException as error:
                 # A failure, or the step is cancelled: what still runs is of no use any more, and is not waited for to its end. It fails
                 # by that, too, and is not to be heard of.
@@ -321,7 +325,7 @@ class _Attempt:
         schema = select(self.session, analysis.query.bound(relations)).schema
         return [ResultColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
 
-    def _create(self, preparation: Preparation, result: list[ResultColumn], span: Span | None) -> None:
+    def _create(self, preparation: WritePreparation, result: list[ResultColumn], span: Span | None) -> None:
         facts = preparation.facts(branch=NOT_YET, base=None)
         columns.check(facts.target, result)
         plan = preparation.first_plan(facts, tuple(column.name for column in result), span)
@@ -332,22 +336,22 @@ class _Attempt:
     def _catalog_defaults(self, names: Iterable[str]) -> dict[str, str]:
         """What the project says of all new tables (``table-default.…`` of the catalog) goes before the planner's own taste."""
         prefix = f"spark.sql.catalog.{self.lake.tables.name}.table-default."
-        found = {name: self.session.conf.get(f"{prefix}{name}", "") for name in names}
-        return {name: value for name, value in found.items() if value}
+        settings = {name: self.session.conf.get(f"{prefix}{name}", "") for name in names}
+        return {name: value for name, value in settings.items() if value}
 
     def _refuse_duplicates(self, plan: Plan, facts: Facts) -> None:
         if plan.duplicates is None or not plan.statements:
             return
-        found = self.session.sql(plan.duplicates).collect()
-        if found:
-            first = ", ".join(f"{key} = {found[0][key]}" for key in plan.keys)
+        duplicates = self.session.sql(plan.duplicates).collect()
+        if duplicates:
+            first = ", ".join(f"{key} = {duplicates[0][key]}" for key in plan.keys)
             hint = "name all columns that make a row unique in write.keys, or group by the keys in the SELECT"
             if plan.span is not None and plan.span.column not in plan.keys:
                 hint += (
                     f"; or choose a range over one of the keys: rows that had another {plan.span.column} have stayed"
                 )
             raise KeysNotUniqueError(
-                f"the keys {', '.join(plan.keys)} are not unique in the result: {found[0]['rows']} rows have {first}",
+                f"the keys {', '.join(plan.keys)} are not unique in the result: {duplicates[0]['rows']} rows have {first}",
                 where=facts.target.name,
                 hint=hint,
             )
@@ -362,18 +366,18 @@ class _Attempt:
 
 def _compact(session: Any, plan: Plan, log: Log) -> bool:
     """After the batch is published, and of no consequence to it: readers see the same rows in fewer files. Whether it was done."""
-    found = plan.compaction
-    if found is None:
+    compaction = plan.compaction
+    if compaction is None:
         return False
     began = time.monotonic()
     try:
-        for statement in found.statements:
+        for statement in compaction.statements:
             session.sql(statement).collect()
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         log(f"compaction: not done, the next batch tries again: {reason}")
         return False
-    log(f"compaction: {len(found.values)} partitions of {found.column}: {time.monotonic() - began:.1f} s")
+    log(f"compaction: {len(compaction.values)} partitions of {compaction.column}: {time.monotonic() - began:.1f} s")
     return True
 
 
@@ -396,7 +400,7 @@ def _tell(plan: Plan, log: Log) -> None:
         log(f"  {note}")
     if plan.partitions is not None:
         touched = plan.partitions
-        for what, values in (("new", touched.new), ("late", touched.late), ("overwritten", touched.overwritten)):
+        for kind, values in (("new", touched.new), ("late", touched.late), ("overwritten", touched.overwritten)):
             if values:
                 shown = ", ".join(str(value) for value in values[:20]) + (" …" if len(values) > 20 else "")
-                log(f"  {what} partitions of {touched.column}: {shown}")
+                log(f"  {kind} partitions of {touched.column}: {shown}")

@@ -113,7 +113,7 @@ class Observer:
         if link is None:
             return PartitionContents(changed=self._changed(analysis))
         names = [column.name for column in target.columns if column.name.lower() in analysis.key_maps]
-        found = sizes_by_value(table, base, link.column, link.values, measured=names)
+        sizes = sizes_by_value(table, base, link.column, link.values, measured=names)
         live = None
         tables = analysis.changed_tables
         if len(tables) == 1:
@@ -122,9 +122,9 @@ class Observer:
             end = source.end.snapshot_id if source.end else None
             with suppressed.errors("facts.sizes", IcefloeError, where=tables[0]), suppress(KeyError):
                 live = _sizes(sizes_by_value(self._table(tables[0]), end, key.column, link.values, key.transform))
-        if found is None:
+        if sizes is None:
             return PartitionContents(source=live)
-        return PartitionContents(target=_sizes(found), source=live, bits=found.bits, files=found.files)
+        return PartitionContents(target=_sizes(sizes), source=live, bits=sizes.bits, files=sizes.files)
 
     def _changed(self, analysis: Analysis) -> dict[str, Size]:
         """What lies at the end of the capture in partitions that rows went from. What metadata does not tell is missing."""
@@ -156,23 +156,25 @@ class Observer:
             head = history.head(metadata, "main", table=name)
             return SourceState(name, _columns(metadata), total=_total(metadata, head))
         catalog = self._lake.tables.name
-        found = source.found
-        append_only = bool(found.get("append_only"))
+        changes = source.found
+        append_only = bool(changes.get("append_only"))
         return SourceState(
             name=name,
             columns=_columns(metadata),
             captured=True,
             changed=source.has_changes,
-            whole=source.start is None or found.get("kind") == "full",
+            whole=source.start is None or changes.get("kind") == "full",
             append_only=append_only,
             at_to=source.read_point(catalog),
             at_from=self._at_from(source, metadata),
             change_table=f"{catalog}.{source.change_table}" if source.change_table else None,
-            partition_filter=found.get("partition_filter"),
-            changed_partitions=tuple(_changed_partitions(metadata, found.get("partitions") or [], utc=self._utc)),
+            partition_filter=changes.get("partition_filter"),
+            changed_partitions=tuple(_changed_partitions(metadata, changes.get("partitions") or [], utc=self._utc)),
             nulls=self._nulls(source, metadata) if append_only else {},
-            ignored=found.get("skipped_operations") or {},
-            added=Size(found.get("added_files") or 0, found.get("added_rows") or 0, found.get("added_bytes") or 0),
+            ignored=changes.get("skipped_operations") or {},
+            added=Size(
+                changes.get("added_files") or 0, changes.get("added_rows") or 0, changes.get("added_bytes") or 0
+            ),
             total=_total(metadata, source.end.snapshot_id if source.end else None),
         )
 
@@ -186,19 +188,19 @@ class Observer:
     def _nulls(self, source: Source, metadata: TableMetadata) -> dict[str, int]:
         """NULLs among the new rows, of the columns that the text names."""
         ranges: Mapping[str, Any] = source.found.get("ranges") or {}
-        told = {name: one["nulls"] for name, one in ranges.items() if one.get("nulls") is not None}
+        nulls = {name: range_["nulls"] for name, range_ in ranges.items() if range_.get("nulls") is not None}
         if source.change_table is None or not source.has_changes:
-            return told
+            return nulls
         text = self._request.text.lower()
         names = [
             field.name
             for field in metadata.schema.fields.values()
-            if len(field.path) == 1 and field.is_primitive and field.name.lower() in text and field.name not in told
+            if len(field.path) == 1 and field.is_primitive and field.name.lower() in text and field.name not in nulls
         ]
         with suppressed.errors("facts.nulls", IcefloeError, where=source.change_table):
-            found = self._added(source, names)
-            told |= {name: one.nulls for name, one in found.ranges.items() if one.nulls is not None}
-        return told
+            added = self._added(source, names)
+            nulls |= {name: range_.nulls for name, range_ in added.ranges.items() if range_.nulls is not None}
+        return nulls
 
     def _added(self, source: Source, columns: Sequence[str]) -> ChangeSet:
         """The new rows' files: of the change table, or where it is not made yet of the source's own history, which has the same ones."""
@@ -228,8 +230,8 @@ def made(facts: Facts, columns: Sequence[Column], partition_by: Sequence[str], p
 
 
 def _file_bytes(metadata: TableMetadata) -> int:
-    told = metadata.properties.get("write.target-file-size-bytes", "")
-    return int(told) if told.isdigit() else FILE_BYTES
+    size = metadata.properties.get("write.target-file-size-bytes", "")
+    return int(size) if size.isdigit() else FILE_BYTES
 
 
 def _columns(metadata: TableMetadata) -> tuple[Column, ...]:
@@ -255,27 +257,27 @@ def _total(metadata: TableMetadata, snapshot_id: int | None) -> Size:
     )
 
 
-def _sizes(found: PartitionSizes | None) -> dict[Any, Size] | None:
-    if found is None:
+def _sizes(sizes: PartitionSizes | None) -> dict[Any, Size] | None:
+    if sizes is None:
         return None
-    return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in found.by_value.items()}
+    return {value: Size(counts.files, counts.rows, counts.bytes or 0) for value, counts in sizes.by_value.items()}
 
 
 def _changed_partitions(
     metadata: TableMetadata, partitions: Sequence[Mapping[str, Any]], *, utc: bool
 ) -> Iterator[PartitionKey]:
     """What all changed partitions are partitioned by, with their values. In another zone than UTC days of moments are others."""
-    specs = [metadata.specs.get(spec_id) for spec_id in {one["spec_id"] for one in partitions}]
+    specs = [metadata.specs.get(spec_id) for spec_id in {partition["spec_id"] for partition in partitions}]
     known = [spec for spec in specs if spec is not None]
     if not partitions or len(known) < len(specs):
         return
     for field in metadata.schema.fields.values():
         for transform in _TRANSFORMS:
             by_spec = {
-                spec.id: one.name
+                spec.id: partition_field.name
                 for spec in known
-                for one in spec.fields
-                if one.source_id == field.id and one.transform == transform
+                for partition_field in spec.fields
+                if partition_field.source_id == field.id and partition_field.transform == transform
             }
             kind = result_type(transform, field.type)
             if len(field.path) != 1 or kind not in _PARTITION_TYPES or len(by_spec) < len(known):
@@ -284,9 +286,9 @@ def _changed_partitions(
                 continue
             counts: dict[Any, int] = {}
             try:
-                for one in partitions:
-                    value = from_json(kind, one["values"][by_spec[one["spec_id"]]])
-                    counts[value] = counts.get(value, 0) + int(one["rows"])
+                for partition in partitions:
+                    value = from_json(kind, partition["values"][by_spec[partition["spec_id"]]])
+                    counts[value] = counts.get(value, 0) + int(partition["rows"])
             except (UndecodableError, ValueError, TypeError, KeyError):
                 continue
             yield PartitionKey(field.name, field.type, transform, counts)

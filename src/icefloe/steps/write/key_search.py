@@ -28,7 +28,7 @@ MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Searching:
+class KeySearchRun:
     """``base``: the snapshot of the target that is looked at; ``end``: that of the source. ``branch`` stands on ``base``, and nothing on it
     has touched a file of the late partitions."""
 
@@ -47,7 +47,7 @@ class Searching:
     reads: Reads = field(default_factory=Reads)
     """What has been decoded so far, also of a search that is given up."""
 
-    def find(self) -> Found:
+    def find(self) -> FoundRows:
         """Raises :class:`NotPlainError` where it is not for us; nothing was written then."""
         began = time.monotonic()
         search, late = self.search, self.touched.late
@@ -71,24 +71,24 @@ class Searching:
         self.log(f"search: {rows.num_rows:,} rows found among {looked:,}: {time.monotonic() - began:.1f} s")
         fault("search.found")
         deleted = {file: positions[file.path] for file in old if file.path in positions}
-        return Found(rows, Deletion(self.lake.tables, target, self.base, deleted))
+        return FoundRows(rows, Deletion(self.lake.tables, target, self.base, deleted))
 
-    def hand_over(self, found: Found) -> None:
+    def hand_over(self, rows: FoundRows) -> None:
         """The rows, to the session, as the view that the append reads."""
-        frame(self.session, found.rows).createOrReplaceTempView(FOUND_ROWS)
+        frame(self.session, rows.rows).createOrReplaceTempView(FOUND_ROWS)
 
-    def delete(self, found: Found) -> None:
+    def delete(self, rows: FoundRows) -> None:
         """What was found in the target, from the attempt's branch. None of it: no snapshot."""
         began = time.monotonic()
         try:
-            found.deletion.commit(self.branch, self.properties)
+            rows.deletion.commit(self.branch, self.properties)
         except CommitConflictError as error:
             raise TargetMovedError(error.message, where=self.target, hint="the step is repeated") from error
         self.log(f"delete keys: {time.monotonic() - began:.1f} s")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRows:
     """Rows of the source, and what is to be deleted from the target."""
 
     rows: pa.Table
@@ -99,7 +99,7 @@ def frame(session: Any, rows: pa.Table) -> Any:
     """Rows of Arrow's, as Spark reads them from a table."""
     from pyspark.sql.types import StructField, StructType
 
-    schema = StructType([StructField(one.name, _spark_type(one.type)) for one in rows.schema])
+    schema = StructType([StructField(field.name, _spark_type(field.type)) for field in rows.schema])
     return session.createDataFrame(rows, schema=schema)
 
 

@@ -41,45 +41,45 @@ class RangeOrder:
         return write_ranges.parse(self.text)
 
 
-def order(given: TypedValue | None, defined: str | None, where: str) -> RangeOrder | None:
+def order(value: TypedValue | None, defined: str | None, where: str) -> RangeOrder | None:
     """What the run was told, else what the step says. Raises :class:`RangeError` for what is no range."""
-    text = str(given.value) if given is not None else defined
+    text = str(value.value) if value is not None else defined
     if text is None:
         return None
-    said = PARAMETER if given is not None else "write.range"
+    setting = PARAMETER if value is not None else "write.range"
     try:
-        return RangeOrder(write_ranges.parse(text).text, given is not None)
+        return RangeOrder(write_ranges.parse(text).text, value is not None)
     except ValueError as error:
         raise RangeError(
-            f"{said}: {error}", where=where, hint=f"for example {PARAMETER}='event_day 2026-01-01..2026-01-31'"
+            f"{setting}: {error}", where=where, hint=f"for example {PARAMETER}='event_day 2026-01-01..2026-01-31'"
         ) from None
 
 
-def everything(analysis: Analysis, asked: RangeOrder) -> Analysis:
+def everything(analysis: Analysis, range_order: RangeOrder) -> Analysis:
     """The same analysis, for a plan that writes everything anew."""
-    said = PARAMETER if asked.for_run else "write.range"
-    return replace(analysis, request=replace(analysis.request, rebuild=f"{said} is {asked.text}"))
+    setting = PARAMETER if range_order.for_run else "write.range"
+    return replace(analysis, request=replace(analysis.request, rebuild=f"{setting} is {range_order.text}"))
 
 
 def span(
-    lake: Lake, asked: WriteRange, analysis: Analysis, sources: Sequence[Source], columns: Sequence[Column]
+    lake: Lake, write_range: WriteRange, analysis: Analysis, sources: Sequence[Source], columns: Sequence[Column]
 ) -> Span | None:
     """The range with values of its column's type; ``columns`` are the result's. ``None``: everything."""
-    if asked.everything:
+    if write_range.everything:
         return None
     where = analysis.request.where
-    column = spans.column_of(asked, columns, where)
-    if asked.lookback is None:
-        return spans.between(asked, column, where)
-    starts, has_rows = _starts(lake, asked.lookback, analysis, sources, column)
+    column = spans.column_of(write_range, columns, where)
+    if write_range.lookback is None:
+        return spans.between(write_range, column, where)
+    starts, has_rows = _starts(lake, write_range.lookback, analysis, sources, column)
     if starts:
         return Span(column.name, column.type, max(starts))
     if not has_rows:
         return Span(column.name, column.type, empty=True)
-    unit = asked.lookback.unit.removesuffix("s")
+    unit = write_range.lookback.unit.removesuffix("s")
     raise RangeError(
         f"no table that the SELECT reads is partitioned by {unit} in a column that {column.name} is made of, so metadata does "
-        f"not tell where {asked.lookback} begin",
+        f"not tell where {write_range.lookback} begin",
         where=where,
         hint=f"say where it begins: {column.name} FROM..TO, or {column.name} FROM..",
     )
@@ -89,9 +89,9 @@ def _starts(
     lake: Lake, lookback: Lookback, analysis: Analysis, sources: Sequence[Source], column: Column
 ) -> tuple[list[Any], bool]:
     """Where the newest days or partitions of each source begin, as values of the column; and whether any source has rows."""
-    ends = {one.table: one.end.snapshot_id if one.end is not None else None for one in sources}
+    ends = {source.table: source.end.snapshot_id if source.end is not None else None for source in sources}
     find = read_sizes.newest_days if lookback.unit == "days" else read_sizes.newest_partitions
-    found, has_rows = [], False
+    starts, has_rows = [], False
     for name in analysis.query.table_names:
         try:
             table = lake.table(name)
@@ -104,19 +104,19 @@ def _starts(
             continue
         has_rows = True
         if newest is not None and _tells(analysis, name, newest.column, column.name):
-            found.append(_as(newest, column.type))
-    return [value for value in found if value is not None], has_rows
+            starts.append(_as(newest, column.type))
+    return [value for value in starts if value is not None], has_rows
 
 
 def _tells(analysis: Analysis, table: str, column: str, of_result: str) -> bool:
     """Whether a column of the result is made of nothing but a table's column, or at least has its name."""
     if column.lower() == of_result.lower():
         return True
-    found, names = analysis.influence, [name.lower() for name in analysis.columns or ()]
-    if found is None or of_result.lower() not in names:
+    influence, names = analysis.influence, [name.lower() for name in analysis.columns or ()]
+    if influence is None or of_result.lower() not in names:
         return False
     place = names.index(of_result.lower())
-    values = [found.relation.maps[one.id].get(place) for one in found.of(frozenset({table}))]
+    values = [influence.relation.maps[occurrence.id].get(place) for occurrence in influence.of(frozenset({table}))]
     used = [{item.name.lower() for item in value.find_all(exp.Column)} for value in values if value is not None]
     return {column.lower()} in used
 
@@ -149,30 +149,30 @@ def _spelt(day: date, newest: NewestPartitions, kind: str) -> Any:
 
 
 def refuse_foreign(
-    past: Iterable[Snapshot], asked: RangeOrder, *, consumers: Sequence[str], place: str, target: str
+    past: Iterable[Snapshot], range_order: RangeOrder, *, consumers: Sequence[str], place: str, target: str
 ) -> None:
     """Without a capture the range is read at the head of its sources. What a consumer has not read yet it would then add again."""
     own = ",".join(consumers)
     for snapshot in past:
-        told = snapshot.summary
-        consumer = told.get("icefloe.consumer")
-        if consumer is None or (consumer == own and told.get("icefloe.step") == place):
+        summary = snapshot.summary
+        consumer = summary.get("icefloe.consumer")
+        if consumer is None or (consumer == own and summary.get("icefloe.step") == place):
             continue
-        writer = told.get(LOGIC, "").rpartition("@")[0].removesuffix(f"/{told.get('icefloe.step', '')}")
+        writer = summary.get(LOGIC, "").rpartition("@")[0].removesuffix(f"/{summary.get('icefloe.step', '')}")
         raise RangeError(
             f"it is kept by the consumer {consumer}, and this run holds no capture of it: rows that the consumer has not read yet "
             "would be written now, and once more by its next batch",
             where=target,
-            hint=f"write the range in that workflow: icefloe run {writer or 'WORKFLOW'} {PARAMETER}='{asked.text}' --wait",
+            hint=f"write the range in that workflow: icefloe run {writer or 'WORKFLOW'} {PARAMETER}='{range_order.text}' --wait",
         )
 
 
-def refuse_published(snapshot: Snapshot | None, asked: RangeOrder, target: str, workflow: str) -> None:
+def refuse_published(snapshot: Snapshot | None, range_order: RangeOrder, target: str, workflow: str) -> None:
     """A batch that is published is not written again, so that a range that is asked for now would be forgotten."""
-    if not asked.for_run or snapshot is None or snapshot.summary.get(RANGE) == asked.text:
+    if not range_order.for_run or snapshot is None or snapshot.summary.get(RANGE) == range_order.text:
         return
     raise RangeError(
-        f"this batch is published already, without {PARAMETER}={asked.text!r}, and is not written again",
+        f"this batch is published already, without {PARAMETER}={range_order.text!r}, and is not written again",
         where=target,
-        hint=f"end the batch first: icefloe run {workflow} --wait; then: icefloe run {workflow} {PARAMETER}='{asked.text}' --wait",
+        hint=f"end the batch first: icefloe run {workflow} --wait; then: icefloe run {workflow} {PARAMETER}='{range_order.text}' --wait",
     )

@@ -24,7 +24,7 @@ from icefloe.planner.plan import Plan
 from icefloe.planner.savings import SavingsEstimate, WriteTotals
 from icefloe.spark.marks import MARK, PROPERTY
 from icefloe.steps.write.facts import Facts
-from icefloe.steps.write.scan_sizes import reckon
+from icefloe.steps.write.scan_sizes import estimate_savings
 from icefloe.workflow.lookbacks import Lookback
 
 SAVINGS = "icefloe.savings"
@@ -33,7 +33,7 @@ _ONE_BATCH = (MARK, "icefloe.capture", "icefloe.version", "icefloe.run")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SavingsEntry:
     """One batch on one target. ``run`` is the one that published it; ``seconds`` None: an attempt that could not tell."""
 
     target: str
@@ -58,12 +58,12 @@ class Entry:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+    def from_json(cls, data: Mapping[str, Any]) -> SavingsEntry:
         written = WriteTotals(Size(*data["written"]), data["delete_files"])
         return cls(data["target"], data["run"], SavingsEstimate.from_json(data["reckoning"]), written, data["seconds"])
 
 
-class Ledger:
+class SavingsLedger:
     """Of one attempt. Nothing that goes wrong in here fails the write: the entry is missing then, and the log says so."""
 
     def __init__(
@@ -91,25 +91,25 @@ class Ledger:
     def planned(self, analysis: Analysis, facts: Facts, plan: Plan) -> None:
         """Count what is read, and have the snapshots of statements that begin from now on carry it."""
         try:
-            self._planned = reckon(self._lake, self._sources, self._lookback, analysis, facts, plan)
+            self._planned = estimate_savings(self._lake, self._sources, self._lookback, analysis, facts, plan)
             self._session.conf.set(PROPERTY + SAVINGS, json.dumps(self._planned.to_json()))
         except Exception as error:
             self._log(f"savings: not counted, {error}")
 
-    def entry(self, target: str, run: str, published: int | None) -> Entry | None:
+    def entry(self, target: str, run: str, published: int | None) -> SavingsEntry | None:
         """What there is to record once the batch is published; ``published`` None: nothing had to be written."""
         try:
-            found = self._entry(target, run, published)
+            entry = self._entry(target, run, published)
         except Exception as error:
             self._log(f"savings: not counted, {error}")
             return None
-        if found is not None:
-            self._log(f"{found.line} ({found.reckoning.compared_with})")
-            for note in found.reckoning.notes:
+        if entry is not None:
+            self._log(f"{entry.line} ({entry.reckoning.compared_with})")
+            for note in entry.reckoning.notes:
                 self._log(f"  {note}")
-        return found
+        return entry
 
-    def joined(self, entry: Entry | None) -> Entry | None:
+    def joined(self, entry: SavingsEntry | None) -> SavingsEntry | None:
         """The same batch, with what joining small files after it has read and written: the commits that came since."""
         try:
             return self._joined(entry) if entry is not None else None
@@ -117,11 +117,11 @@ class Ledger:
             self._log(f"savings: what was joined is not counted, {error}")
             return entry
 
-    def _joined(self, entry: Entry) -> Entry:
+    def _joined(self, entry: SavingsEntry) -> SavingsEntry:
         metadata = self._lake.table(entry.target).metadata
         head = history.head(metadata, "main", table=entry.target)
         past = history.ancestors(metadata, head) if head is not None else iter(())
-        own = [one.summary for one in takewhile(lambda one: one.operation == "replace", past)]
+        own = [snapshot.summary for snapshot in takewhile(lambda snapshot: snapshot.operation == "replace", past)]
         if not own:
             return entry
         read, written = savings.joined(own), WriteTotals.of(own)
@@ -131,23 +131,23 @@ class Ledger:
         seconds = time.monotonic() - self._began if entry.seconds is not None else None
         return replace(entry, reckoning=counted, written=total, seconds=seconds)
 
-    def _entry(self, target: str, run: str, published: int | None) -> Entry | None:
+    def _entry(self, target: str, run: str, published: int | None) -> SavingsEntry | None:
         seconds = time.monotonic() - self._began if self._planned is not None else None
         own: list[Snapshot] = []
         if published is not None:
             metadata = self._lake.table(target).metadata
             if published in metadata.snapshots:
                 own = list(_batch(history.ancestors(metadata, published)))
-        told = self._planned
-        if told is None:
-            text = next((one.summary[SAVINGS] for one in own if SAVINGS in one.summary), None)
+        estimate = self._planned
+        if estimate is None:
+            text = next((summary.summary[SAVINGS] for summary in own if SAVINGS in summary.summary), None)
             if text is None:
                 return None  # published by a program that did not count, or expired
-            told = SavingsEstimate.from_json(json.loads(text))
+            estimate = SavingsEstimate.from_json(json.loads(text))
         if own:
             run = own[0].summary.get("icefloe.run", run)
-        written = WriteTotals.of(one.summary for one in own)
-        return Entry(target, run, told.settled(written), written, seconds)
+        written = WriteTotals.of(summary.summary for summary in own)
+        return SavingsEntry(target, run, estimate.settled(written), written, seconds)
 
 
 def _batch(past: Iterator[Snapshot]) -> Iterator[Snapshot]:
@@ -155,10 +155,10 @@ def _batch(past: Iterator[Snapshot]) -> Iterator[Snapshot]:
     them, and is passed over."""
     first: tuple[str | None, ...] | None = None
     for snapshot in past:
-        found = tuple(snapshot.summary.get(name) for name in _ONE_BATCH)
-        if found[0] is None and first is not None:
+        marks = tuple(snapshot.summary.get(name) for name in _ONE_BATCH)
+        if marks[0] is None and first is not None:
             continue
-        if found[0] is None or (first is not None and found != first):
+        if marks[0] is None or (first is not None and marks != first):
             return
-        first = found
+        first = marks
         yield snapshot

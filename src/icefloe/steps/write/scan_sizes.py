@@ -22,7 +22,7 @@ from icefloe.workflow.lookbacks import Lookback
 FULL = "a full recomputation"
 
 
-class Meter:
+class ScanSizes:
     """Counts for one batch. What could not be told as finely as it was asked for is said in ``notes``."""
 
     def __init__(self, lake: Lake, sources: Sequence[Source], base: int | None) -> None:
@@ -53,12 +53,12 @@ class Meter:
         if source.end is None:
             return Size()
         find = read_sizes.newest_days if lookback.unit == "days" else read_sizes.newest_partitions
-        found = find(self._table(name), source.end.snapshot_id, lookback.count)
-        if found is None:
+        newest = find(self._table(name), source.end.snapshot_id, lookback.count)
+        if newest is None:
             unit = lookback.unit.removesuffix("s")
             self._note(f"{name} is not partitioned by {unit}: a lookback is taken to read all of it")
             return self.size(Scan("end", name))
-        return _size(found.counts)
+        return _size(newest.counts)
 
     def _size(self, scan: Scan) -> Size:
         try:
@@ -70,22 +70,22 @@ class Meter:
             return self._spanned(scan, scan.span, table, snapshot_id)
         if scan.values is None:
             return _size(read_sizes.whole(table, snapshot_id))
-        found = read_sizes.in_partitions(table, snapshot_id, scan.column, scan.values, scan.transform)
-        if found is None:
+        counts = read_sizes.in_partitions(table, snapshot_id, scan.column, scan.values, scan.transform)
+        if counts is None:
             self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
             return _size(read_sizes.whole(table, snapshot_id))
-        return _size(found)
+        return _size(counts)
 
     def _spanned(self, scan: Scan, span: Span, table: LoadedTable, snapshot_id: int | None) -> Size:
         """What lies in the partitions that can hold rows of a range; all of it where the table is not partitioned so."""
         for transform in ("identity", "day"):
-            there = sizes_by_value(table, snapshot_id, scan.column, None, transform)
-            if there is None:
+            sizes = sizes_by_value(table, snapshot_id, scan.column, None, transform)
+            if sizes is None:
                 continue
-            values = [value for value in there.by_value if span.may_hold(value)]
-            found = read_sizes.in_partitions(table, snapshot_id, scan.column, values, transform)
-            if found is not None:
-                return _size(found)
+            values = [value for value in sizes.by_value if span.may_hold(value)]
+            counts = read_sizes.in_partitions(table, snapshot_id, scan.column, values, transform)
+            if counts is not None:
+                return _size(counts)
         self._note(f"{scan.table}: counted as a whole, its files do not tell their {scan.column}")
         return _size(read_sizes.whole(table, snapshot_id))
 
@@ -113,11 +113,11 @@ class Meter:
         self.notes.setdefault(text)
 
 
-def reckon(
+def estimate_savings(
     lake: Lake, sources: Sequence[Source], lookback: Lookback | None, analysis: Analysis, facts: Facts, plan: Plan
 ) -> SavingsEstimate:
     """What a plan will read, and what it stands in for would."""
-    meter = Meter(lake, sources, facts.base)
+    meter = ScanSizes(lake, sources, facts.base)
     wanted = scans(plan, analysis, facts.target)
     emptied = plan.pattern == "full"
     # After a full run there is nothing in the target but what was written.

@@ -32,7 +32,7 @@ class UncapturedMovedError(ConflictError):
 
 
 @dataclass(frozen=True)
-class Shadow:
+class ShadowCheck:
     """Made before the plan is carried out. ``uncaptured``: where tables that are read as they are were at that time."""
 
     session: Any
@@ -45,7 +45,9 @@ class Shadow:
     uncaptured: Mapping[str, int | None]
 
     @classmethod
-    def over(cls, session: Any, lake: Lake, work: WriteJob, mark: Mark, log: Log, facts: Facts, plan: Plan) -> Shadow:
+    def over(
+        cls, session: Any, lake: Lake, work: WriteJob, mark: Mark, log: Log, facts: Facts, plan: Plan
+    ) -> ShadowCheck:
         shadow.refuse_unrepeatable(facts.analysis.query, work.request.where)
         return cls(session, lake, work, mark, log, facts, plan, _heads(lake, plan))
 
@@ -54,14 +56,14 @@ class Shadow:
         mode, began = self.work.shadow, time.monotonic()
         columns = self._columns()
         known = self._known(branch, columns)
-        found = shadow.parts(self.plan, mode, known)
-        if not found:
-            told = shadow.describe(self.plan, mode) or ""
-            self.log(told)
+        subsets = shadow.parts(self.plan, mode, known)
+        if not subsets:
+            description = shadow.describe(self.plan, mode) or ""
+            self.log(description)
             return 0
         seed = f", seed {known.seed}" if mode == "sample" else ""
         total = 0
-        for part in found:
+        for part in subsets:
             comparison = Comparison(self._select(), self.facts.target.branch_name, columns, part)
             total += self._compared(comparison)
         seconds = time.monotonic() - began
@@ -86,11 +88,11 @@ class Shadow:
     def _mismatch(self, comparison: Comparison, rows: int, missing: int, extra: int) -> ShadowMismatchError:
         plan, target = self.plan, self.facts.target.name
         keys = plan.keys or (plan.changed_keys.columns if plan.changed_keys is not None else ())
-        found = self.session.sql(comparison.rows(keys, differences.MOST_ROWS * 2 + 1)).collect()
+        rows_shown = self.session.sql(comparison.rows(keys, differences.MOST_ROWS * 2 + 1)).collect()
         names = tuple(column.name for column in comparison.columns)
         lines = [f"shadow, {comparison.part.what}: {missing:,} rows missing, {extra:,} rows extra, of {rows:,}"]
-        lines += differences.shown([tuple(row) for row in found], names, keys)
-        if not found:
+        lines += differences.shown([tuple(row) for row in rows_shown], names, keys)
+        if not rows_shown:
             lines.append("  at a second look there was no difference: the SELECT does not give the same at each run")
         choosing = shadow.suspects(self.facts.analysis.query)
         if choosing:
@@ -125,19 +127,19 @@ class Shadow:
 
     def _columns(self) -> tuple[ComparedColumn, ...]:
         """As the branch has them, and what the SELECT's have to be converted to."""
-        given = self.session.sql(self._select()).schema.fields
-        there = {
+        fields = self.session.sql(self._select()).schema.fields
+        target_types = {
             field.name.lower(): field.dataType
             for field in self.session.sql(f"SELECT * FROM {self.facts.target.branch_name}").schema.fields
         }
         uuids = {column.name.lower() for column in self.facts.target.columns if column.type == "uuid"}
-        found = []
-        for field in given:
-            kind = there[field.name.lower()]
+        columns = []
+        for field in fields:
+            kind = target_types[field.name.lower()]
             same = kind.simpleString() == field.dataType.simpleString()
-            told = "uuid" if field.name.lower() in uuids else kind.jsonValue()
-            found.append(ComparedColumn(field.name, told, None if same else kind.simpleString()))
-        return tuple(found)
+            shown_type = "uuid" if field.name.lower() in uuids else kind.jsonValue()
+            columns.append(ComparedColumn(field.name, shown_type, None if same else kind.simpleString()))
+        return tuple(columns)
 
     def _known(self, branch: str, columns: tuple[ComparedColumn, ...]) -> ShadowFacts:
         seed = shadow.seed_of(self.mark.text)
@@ -152,7 +154,7 @@ class Shadow:
             kind=self._partition_type(),
             sizes=self._sizes(tip),
             rows=int(rows) if rows.isdigit() else 0,
-            changed_rows=sum(analysis.state(one).added.rows for one in analysis.changed),
+            changed_rows=sum(analysis.state(occurrence).added.rows for occurrence in analysis.changed),
             hashable=tuple(column.name for column in columns if not holds_float(column.type)),
         )
 
@@ -167,15 +169,15 @@ class Shadow:
         touched, link = self.plan.partitions, self.facts.analysis.link(self.facts.target)
         if touched is None:
             return None
-        there = sizes_by_value(self.lake.table(self.facts.target.name), tip, touched.column, None)
-        if there is None:
+        sizes_there = sizes_by_value(self.lake.table(self.facts.target.name), tip, touched.column, None)
+        if sizes_there is None:
             return None
-        sizes = {value: counts.rows for value, counts in there.by_value.items()}
+        sizes = {value: counts.rows for value, counts in sizes_there.by_value.items()}
         if link is None or link.column != touched.column:
             return sizes
-        ends = {one.table: one.end.snapshot_id for one in self.work.sources if one.end is not None}
-        for one in self.facts.analysis.changed:
-            key, name = link.sources[one.id], one.table.name
+        ends = {source.table: source.end.snapshot_id for source in self.work.sources if source.end is not None}
+        for occurrence in self.facts.analysis.changed:
+            key, name = link.sources[occurrence.id], occurrence.table.name
             with suppressed.errors("shadow.sizes", IcefloeError, where=name):
                 live = sizes_by_value(self.lake.table(name), ends.get(name), key.column, None, key.transform)
                 for value, counts in (live.by_value if live is not None else {}).items():
@@ -185,9 +187,9 @@ class Shadow:
 
 def _heads(lake: Lake, plan: Plan) -> dict[str, int | None]:
     """Where the tables are that are read as they are, as far as the lake knows them."""
-    found: dict[str, int | None] = {}
+    heads: dict[str, int | None] = {}
     for name in plan.uncaptured:
         with suppressed.errors("shadow.heads", IcefloeError, where=name), suppress(UsageError):
             head = lake.table(name).metadata.refs.get("main")
-            found[name] = head.snapshot_id if head is not None else None
-    return found
+            heads[name] = head.snapshot_id if head is not None else None
+    return heads

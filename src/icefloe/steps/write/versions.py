@@ -44,13 +44,13 @@ class LogicOrder:
             "writer": self.writer,
             "text": self.text,
             "on_change": self.on_change,
-            "known": [one.to_json() for one in self.known],
+            "known": [version.to_json() for version in self.known],
             "run": self.run,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogicOrder:
-        known = tuple(LogicVersion.from_json(one) for one in data["known"])
+        known = tuple(LogicVersion.from_json(version) for version in data["known"])
         return cls(data["writer"], data["text"], data["on_change"], known, data["run"])
 
     def last(self, past: Iterable[Snapshot]) -> LogicVersion | None:
@@ -58,7 +58,7 @@ class LogicOrder:
         for snapshot in past:
             writer, _, fingerprint = snapshot.summary.get(LOGIC, "").rpartition("@")
             if writer == self.writer:
-                on_record = next((one for one in self.known if one.fingerprint == fingerprint), None)
+                on_record = next((version for version in self.known if version.fingerprint == fingerprint), None)
                 return on_record or LogicVersion(fingerprint, snapshot.summary.get("icefloe.run", ""))
         return self.known[0] if self.known else None
 
@@ -72,7 +72,7 @@ class LogicOrder:
         return f"{self.writer}@{text_fingerprint(text)}"
 
 
-class Versions:
+class LogicVersions:
     """Of one attempt. Without an order nothing is looked at and nothing recorded."""
 
     def __init__(self, session: Any, order: LogicOrder | None, log: Callable[[str], None]) -> None:
@@ -94,8 +94,8 @@ class Versions:
 
     def evolve(self, target: TargetState, columns: Sequence[ResultColumn]) -> bool:
         """Add the columns that the target lacks, before it is rebuilt. Until then they are NULL."""
-        there = {column.name.lower() for column in target.columns}
-        lacking = [column for column in columns if column.name.lower() not in there and column.type != "void"]
+        in_target = {column.name.lower() for column in target.columns}
+        lacking = [column for column in columns if column.name.lower() not in in_target and column.type != "void"]
         if not target.exists or not lacking:
             return False
         added = tuple(Column(column.name, column.iceberg) for column in lacking)
@@ -118,16 +118,16 @@ class Versions:
             return
         if change is not None:
             shown = "\n".join(f"  {line}" for line in change.lines)
-            told = f"the SELECT has changed since {_run(change)} published to this target:\n{shown}"
+            message = f"the SELECT has changed since {_run(change)} published to this target:\n{shown}"
             # A full run leaves no row of the old logic behind.
             if plan.pattern != "full" and self._order.on_change == "ask":
                 raise LogicChangedError(
-                    told,
+                    message,
                     where=target,
                     hint=f"keep the old rows and go on with the new SELECT: {self._command('from_now_on')}; or compute "
                     f"everything anew: {self._command('rebuild')}; or for good: on_logic_change on the step",
                 )
-            self._log(told)
+            self._log(message)
             if plan.pattern != "full":
                 self._log("on_logic_change: from_now_on, rows that do not change stay as they are")
         self._session.conf.set(f"{PROPERTY}{LOGIC}", f"{self._order.writer}@{self._now.fingerprint}")
@@ -138,9 +138,9 @@ class Versions:
         if self._order is None or not complete:
             self._session.conf.unset(name)
             return {}
-        said = {COMPLETE: self._order.complete(text)}
-        self._session.conf.set(name, said[COMPLETE])
-        return said
+        properties = {COMPLETE: self._order.complete(text)}
+        self._session.conf.set(name, properties[COMPLETE])
+        return properties
 
     def published(self, snapshot: Snapshot | None) -> LogicVersion | None:
         """What there is to record: the logic at hand, if it is what the published snapshot holds."""

@@ -51,10 +51,10 @@ class WriteJob:
         request: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in data["request"].items()
         }
-        sources = tuple(Source.from_json(one) for one in data["sources"])
+        sources = tuple(Source.from_json(source) for source in data["sources"])
         logic = LogicOrder.from_json(data["logic"]) if data["logic"] is not None else None
-        given = RangeOrder(**data["range"]) if data["range"] is not None else None
-        own = (data["lookback"], logic, data["shadow"], given)
+        write_range = RangeOrder(**data["range"]) if data["range"] is not None else None
+        own = (data["lookback"], logic, data["shadow"], write_range)
         return cls(WriteRequest(**request), sources, dict(data["properties"]), *own)
 
 
@@ -76,12 +76,12 @@ def work(
         )
     if settings.args or settings.targets:
         raise UsageError("args and targets are for PySpark scripts, not for write:", where=where, hint="leave them out")
-    asked = request(settings.write, text, where)
-    parsed = query.read(asked.text, where=where)
+    write_request = request(settings.write, text, where)
+    parsed = query.read(write_request.text, where=where)
     if settings.shadow != "off":
         shadow.refuse_unrepeatable(parsed, where)
     own = (settings.write.lookback, logic, settings.shadow, anew)
-    return WriteJob(asked, tuple(sources), settings.write.properties, *own)
+    return WriteJob(write_request, tuple(sources), settings.write.properties, *own)
 
 
 def request(write: WriteSettings, text: str, where: str) -> WriteRequest:

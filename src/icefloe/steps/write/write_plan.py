@@ -24,7 +24,7 @@ from icefloe.steps.write.write_job import WriteJob
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedWrite:
     """What a plan is made of, and whether the logic is another one than the target's."""
 
     analysis: Analysis
@@ -48,7 +48,7 @@ class Prepared:
         return self.facts.target.recomputable and not ignored and not self.analysis.request.lookup_tables
 
 
-class Preparation:
+class WritePreparation:
     """Of one step. ``utc``: the session that will run the plan counts days in UTC. ``cores`` are those of its local server, if it has one."""
 
     def __init__(self, lake: Lake, work: WriteJob, *, utc: bool, cores: int | None) -> None:
@@ -75,15 +75,17 @@ class Preparation:
     ) -> Span | None:
         """The range with values of the target's types, or of the result's own; ``None``: no range, or everything. ``facts`` None: there is no
         target."""
-        asked = self._work.range
-        if asked is None:
+        write_range = self._work.range
+        if write_range is None:
             return None
         if facts is not None and not any(state.captured for state in self.analysis.sources.values()):
             past, target = self.past(facts), facts.target.name
-            ranges.refuse_foreign(past, asked, consumers=consumers, place=place, target=target)
-        there = {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
-        typed = [Column(one.name, there.get(one.name.lower(), one.type)) for one in columns]
-        return ranges.span(self._lake, asked.asked, self.analysis, self._work.sources, typed)
+            ranges.refuse_foreign(past, write_range, consumers=consumers, place=place, target=target)
+        target_types = (
+            {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
+        )
+        typed = [Column(column.name, target_types.get(column.name.lower(), column.type)) for column in columns]
+        return ranges.span(self._lake, write_range.asked, self.analysis, self._work.sources, typed)
 
     def first_plan(self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None) -> Plan:
         """Of a target that does not exist yet: how it is to be made."""
@@ -96,7 +98,7 @@ class Preparation:
 
     def prepared(
         self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None, change: LogicChange | None
-    ) -> Prepared:
+    ) -> PreparedWrite:
         analysis, logic = self.analysis, self._work.logic
         if change is not None and logic is not None and logic.on_change == "rebuild":
             analysis = rebuilding(analysis, change)
@@ -105,4 +107,4 @@ class Preparation:
         text = self._work.request.text
         recomputable = logic is not None and change is None and logic.completes(self.past(facts), text)
         facts = replace(facts, target=replace(facts.target, recomputable=recomputable))
-        return Prepared(analysis, facts, columns, span, change, self._cores)
+        return PreparedWrite(analysis, facts, columns, span, change, self._cores)

@@ -15,7 +15,7 @@ from icefloe.planner.logic import CHOICES, PARAMETER, Choice, Logic, LogicVersio
 from icefloe.spark.marks import Mark
 from icefloe.steps.contract import StepContext
 from icefloe.steps.write.defined_select import defined_select, hidden
-from icefloe.steps.write.savings_ledger import Entry
+from icefloe.steps.write.savings_ledger import SavingsEntry
 from icefloe.steps.write.versions import LogicOrder
 from icefloe.steps.write.write_report import WriteReport
 from icefloe.store import definitions, logic_versions, savings
@@ -28,12 +28,12 @@ from icefloe.workflow.versions import WorkflowVersion
 
 
 def record(
-    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, told: WriteReport, now: float
+    connection: Connection, context: StepContext, settings: SparkSettings, mark: Mark, report: WriteReport, now: float
 ) -> None:
-    if told.savings is not None:
-        _savings(connection, context, mark, told.savings, now)
-    if told.logic is not None and settings.write is not None:
-        _logic(connection, context, settings, mark, told.logic, now)
+    if report.savings is not None:
+        _savings(connection, context, mark, report.savings, now)
+    if report.logic is not None and settings.write is not None:
+        _logic(connection, context, settings, mark, report.logic, now)
 
 
 def logic_order(
@@ -41,7 +41,7 @@ def logic_order(
 ) -> LogicOrder:
     """What is on record of the step's logic, and what the user wants done when it changes."""
     with context.database.read() as connection:
-        found = logic_versions.known(
+        records = logic_versions.known(
             connection,
             context.workflow_id,
             mark.place,
@@ -52,7 +52,7 @@ def logic_order(
     text = hidden(text, context.secrets)
     if version is not None:
         stored = WorkflowVersion.from_dict(json.loads(version.definition))
-        step = next((one for path, one in stored.workflow.all_steps() if path == context.step_path), None)
+        step = next((candidate for path, candidate in stored.workflow.all_steps() if path == context.step_path), None)
         if isinstance(step, TypedStep):
             values = {name: item.value for name, item in context.params.items()}
             text = defined_select(stored.workflow, step, values, lambda key: _read(context, key), context.secrets)
@@ -60,26 +60,26 @@ def logic_order(
         context.params.get(PARAMETER), settings, f"run {context.key.run_id}, step {context.key.step_id}"
     )
     writer = f"{context.workflow_id}/{mark.place}"
-    return LogicOrder(writer, text, chosen, tuple(versions_of(found)), context.root_run_id)
+    return LogicOrder(writer, text, chosen, tuple(versions_of(records)), context.root_run_id)
 
 
-def chosen_for(given: TypedValue | None, settings: SparkSettings, where: str) -> Choice:
+def chosen_for(value: TypedValue | None, settings: SparkSettings, where: str) -> Choice:
     """What the run was told, else what the step says."""
-    if given is None:
+    if value is None:
         return settings.on_logic_change
-    found = next((one for one in CHOICES if one == str(given.value).strip().lower()), None)
-    if found is None:
+    choice = next((word for word in CHOICES if word == str(value.value).strip().lower()), None)
+    if choice is None:
         raise UsageError(
-            f"{PARAMETER} is {given.value!r}",
+            f"{PARAMETER} is {value.value!r}",
             where=where,
             hint=f"{PARAMETER}={' or '.join(CHOICES[1:])}, or leave it out",
         )
-    return found
+    return choice
 
 
 def versions_of(records: Iterable[LogicRecord]) -> Iterator[LogicVersion]:
-    for one in records:
-        yield LogicVersion(one.fingerprint, one.root_id, Logic(one.text, one.columns))
+    for record in records:
+        yield LogicVersion(record.fingerprint, record.root_id, Logic(record.text, record.columns))
 
 
 def target_key(catalog: str, write: WriteSettings) -> str:
@@ -114,7 +114,7 @@ def _logic(
     )
 
 
-def _savings(connection: Connection, context: StepContext, mark: Mark, entry: Entry, now: float) -> None:
+def _savings(connection: Connection, context: StepContext, mark: Mark, entry: SavingsEntry, now: float) -> None:
     counted, written = entry.reckoning, entry.written
     savings.add(
         connection,

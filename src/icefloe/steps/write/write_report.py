@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from icefloe.planner.logic import LogicVersion
-from icefloe.steps.write.savings_ledger import Entry
+from icefloe.steps.write.savings_ledger import SavingsEntry
 from icefloe.whole_files import write_json
 
 FILE = "written.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchReport:
     """What the step itself has read of data files: see :class:`icefloe.rows.reads.Reads`."""
 
     rows: int
@@ -30,10 +30,10 @@ class WriteReport:
     shadow mode is off. ``searched`` None: Spark has read everything. ``plan`` is what was carried out, as ``icefloe explain`` prints it;
     ``None``: the batch was published already."""
 
-    savings: Entry | None = None
+    savings: SavingsEntry | None = None
     logic: LogicVersion | None = None
     compared_rows: int | None = None
-    searched: Searched | None = None
+    searched: SearchReport | None = None
     plan: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -49,17 +49,17 @@ class WriteReport:
     def from_json(cls, data: Mapping[str, Any]) -> WriteReport:
         savings, logic, searched = data.get("savings"), data.get("logic"), data.get("searched")
         return cls(
-            Entry.from_json(savings) if savings is not None else None,
+            SavingsEntry.from_json(savings) if savings is not None else None,
             LogicVersion.from_json(logic) if logic is not None else None,
             data.get("compared_rows"),
-            Searched(**searched) if searched is not None else None,
+            SearchReport(**searched) if searched is not None else None,
             data.get("plan"),
         )
 
 
-def write(told: WriteReport) -> None:
+def write(report: WriteReport) -> None:
     """Beside the result file, and before it: who finds a result finds this."""
-    write_json(Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE), told.to_json())
+    write_json(Path(os.environ["ICEFLOE_RESULT"]).with_name(FILE), report.to_json())
 
 
 def read(folder: Path) -> WriteReport:
