@@ -332,7 +332,7 @@ class _Transition:
                 self._ready(step_id, None)
 
     def _holds(self, source: str, condition: str | None) -> bool:
-        if self.steps[source].status in (StepStatus.UNSATISFIED, StepStatus.DISABLED):
+        if self.steps[source].status is StepStatus.UNSATISFIED:
             return False
         return condition is None or self.rules.holds(condition, source, replace(self.run, steps=self.steps))
 

@@ -28,7 +28,7 @@ from icefloe.workflow.step_types import IpCommitSettings, StepType
 from icefloe.workflow.values import TypedValue
 from icefloe.workflow.versions import WorkflowVersion
 
-_GOOD = ("SUCCEEDED", "UNSATISFIED", "DISABLED")
+_GOOD = ("SUCCEEDED", "UNSATISFIED")
 
 
 class IpCommitStep(StepRuntime):
