@@ -88,14 +88,14 @@ def run_params(
 
     A layer holds values, or parameters whose expressions are still to be evaluated. ``signals`` are those that started it.
     """
-    written = [(layer, [_given(name, value) for name, value in values.items()]) for layer, values in layers.items()]
+    written = [(layer, [_as_param(name, value) for name, value in values.items()]) for layer, values in layers.items()]
     merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *written])
     visible = {name: value for name, value in run.items() if name in SYSTEM}
     with evaluation_errors("the run's parameters"):
         return resolve_params(merged, Scope(params=visible, run=run, files=files, signals=signals or {}))
 
 
-def _given(name: str, value: Any) -> Param:
+def _as_param(name: str, value: Any) -> Param:
     try:
         return value if isinstance(value, Param) else literal(name, value)
     except Mismatch as error:

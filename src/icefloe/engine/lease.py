@@ -148,7 +148,7 @@ class LivenessMonitor:
         self._clock = clock
         self._beats: dict[str, _BeatSeen] = {}
 
-    def gone(self, living: list[WorkerRecord], own_id: str) -> list[tuple[WorkerRecord, int | None]]:
+    def dead_workers(self, living: list[WorkerRecord], own_id: str) -> list[tuple[WorkerRecord, int | None]]:
         """Workers to declare gone, each with the count it was seen with (None: its death is proven)."""
         now = self._clock()
         silent: list[tuple[WorkerRecord, int | None]] = []

@@ -58,25 +58,25 @@ class Masker:
     def __init__(self, secrets: list[bytes]) -> None:
         self._secrets = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(re.escape(secret) for secret in self._secrets))
-        self._held = b""
+        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
         if not self._secrets:
             return data
-        data = self._held + data
+        data = self._pending + data
         parts: list[bytes] = []
         at = 0
         while True:
             undecided = self._undecided(data, at)
             match = self._pattern.search(data, at)
             if match is None or match.start() >= undecided:
-                self._held = data[undecided:]
+                self._pending = data[undecided:]
                 return b"".join([*parts, data[at:undecided]])
             parts += [data[at : match.start()], MASK]
             at = match.end()
 
     def end(self) -> bytes:
-        rest, self._held = self._held, b""
+        rest, self._pending = self._pending, b""
         return self._pattern.sub(MASK, rest) if self._secrets else rest
 
     def _undecided(self, data: bytes, at: int) -> int:

@@ -241,7 +241,7 @@ class Worker:
             orphans = runs.orphaned(connection)
             owned = runs.owned_by(connection, self.id)
             going_on = self._look_after_run_timeouts(connection)
-        for worker, beat in self._liveness.gone(living, self.id):
+        for worker, beat in self._liveness.dead_workers(living, self.id):
             with self.database.write() as connection:
                 workers.declare_gone(connection, worker.id, beat)
                 orphans = runs.orphaned(connection)

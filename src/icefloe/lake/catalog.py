@@ -259,11 +259,11 @@ class Tables:
         """Let a branch go on to a new snapshot, whose files ``make`` has written for the table as it is; asked again when somebody else
         commits at the same moment."""
 
-        def made(table: LoadedTable) -> tuple[Sequence[RefChange], Mapping[str, Any]]:
+        def update(table: LoadedTable) -> tuple[Sequence[RefChange], Mapping[str, Any]]:
             snapshot = make(table)
             return [RefChange(branch, snapshot["snapshot-id"], "branch", goes_on=True)], snapshot
 
-        return self._commit(identifier, made)
+        return self._commit(identifier, update)
 
     def _commit(self, identifier: Identifier, wanted: Callable[[LoadedTable], _Commit]) -> TableMetadata:
         for attempt in range(_ATTEMPTS):

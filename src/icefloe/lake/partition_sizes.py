@@ -47,11 +47,11 @@ class _ColumnSizes:
         self._columns = columns
         self._sizes = dict.fromkeys(columns, 0)
         self._rows = 0
-        self._seen = 0
+        self._rows_total = 0
 
     def add(self, data_file: Mapping[str, Any]) -> None:
         rows = data_file["record_count"]
-        self._seen += rows
+        self._rows_total += rows
         sizes = data_file.get("column_sizes") or {}
         if rows < _LEAST_ROWS or any(column_id not in sizes for column_id in self._columns):
             return
@@ -60,7 +60,7 @@ class _ColumnSizes:
             self._sizes[column_id] += sizes[column_id]
 
     def bits_per_row(self) -> dict[str, float]:
-        if self._rows * 2 < self._seen or not self._rows:
+        if self._rows * 2 < self._rows_total or not self._rows:
             return {}
         return {name: 8 * self._sizes[column_id] / self._rows for column_id, name in self._columns.items()}
 

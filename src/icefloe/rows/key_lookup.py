@@ -81,7 +81,7 @@ class KeyLookup:
         self._keys = [self._field(name) for name in columns]
         self._most = most
         self._reads = reads or Reads()
-        self._found = 0
+        self._rows_matched = 0
 
     @property
     def key_types(self) -> list[str]:
@@ -165,8 +165,8 @@ class KeyLookup:
         return sorted((file for file in files if file.value in keys), key=lambda file: -file.rows)
 
     def _count(self, rows: int) -> None:
-        self._found += rows  # by several threads: a little too low is as good
-        if self._found > self._most:
+        self._rows_matched += rows  # by several threads: a little too low is as good
+        if self._rows_matched > self._most:
             raise NotPlainError(f"more than {self._most:,} rows of {self._name} have a changed key")
 
     def _field(self, name: str) -> Field:

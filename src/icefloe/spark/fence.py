@@ -117,7 +117,7 @@ class Fence:
         self._alone = alone
         self._targets: dict[str, _Target] = {}
         self._by_name: dict[str, _Target] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._lock = threading.RLock()
         self._statements = 0
         self._operations: dict[str, int] = {}
@@ -456,8 +456,8 @@ class Fence:
         )
 
     def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             self._log(line)
 
 

@@ -122,7 +122,7 @@ class SparkStep(StepRuntime):
                         now=time.time(),
                     )
             if outcome.kind is OutcomeKind.SUCCEEDED:
-                spark_sessions.gone(connection, mark.text, time.time())
+                spark_sessions.mark_ended(connection, mark.text, time.time())
                 write_record.record(connection, context, settings, mark, written, time.time())
 
         if outcome.kind is not OutcomeKind.SUCCEEDED:
@@ -300,12 +300,12 @@ def _ends(capture: CaptureRecord, which: str) -> tuple[str, ...]:
 
 
 def _published(capture: CaptureRecord, catalog: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
+    parameters: list[Mapping[str, Any]] = []
     for source in (Source.from_json(data) for data in capture.sources):
         values = published.parameters([source], capture_id=capture.id, catalog=catalog, range_columns={})
         plain_values = {name: plain(item.value) for name, item in values.items()}
-        found.append({"source": f"{catalog}.{source.table}", **plain_values})
-    return found
+        parameters.append({"source": f"{catalog}.{source.table}", **plain_values})
+    return parameters
 
 
 def _known(context: StepContext, open_captures: list[CaptureRecord], mark: Mark) -> dict[str, int]:

@@ -108,9 +108,7 @@ class Scheduler:
             clock=self._clock,
             check=check_secrets,
         )
-        self._alerting = Alerts(
-            database, self.messenger, alerts or AlertSettings(), settings, self._tracker, self._clock
-        )
+        self._alerts = Alerts(database, self.messenger, alerts or AlertSettings(), settings, self._tracker, self._clock)
         self._signals = SignalReader(database, self.tables.table_property)
         self._last_signal = -1
         self._watermarks: list[WatermarkRecord] = []
@@ -173,7 +171,7 @@ class Scheduler:
         self._show_up()
         self._refresh()
         self._arm()
-        self._alerting.refresh()
+        self._alerts.refresh()
         news, self._news = self._news, False
         now = self._clock.wall()
         for entry in list(self._entries.values()):
@@ -287,7 +285,7 @@ class Scheduler:
         snapshot = entry.snapshot
         if snapshot is None:
             return
-        again = self._alerting.look(snapshot, self.tables, now)
+        again = self._alerts.look(snapshot, self.tables, now)
         if again is not None:
             entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:

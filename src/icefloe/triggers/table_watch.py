@@ -57,7 +57,7 @@ class TableWatch:
         self._tick = tick
         self._on_news = on_news
         self._lake: Lake | None = None
-        self._polling: MetadataPoll | None = None
+        self._poll: MetadataPoll | None = None
         self._questions: frozenset[Question] = frozenset()
         self._answers: dict[Question, _TableAnswer] = {}
         self._changed = threading.Condition()
@@ -104,7 +104,7 @@ class TableWatch:
     @property
     def costly(self) -> bool:
         """Whether a look at all tables is to be left to the tick: there are many, and each has to be asked for."""
-        asked_for_each = self._polling is not None and not self._polling.at_once
+        asked_for_each = self._poll is not None and not self._poll.at_once
         return asked_for_each and len({question.table for question in self._questions}) > _FEW
 
     def nudge(self, tables: Iterable[str] | None = None) -> None:
@@ -165,19 +165,19 @@ class TableWatch:
     def _look(self, questions: frozenset[Question], only: set[str] | None) -> bool:
         if not questions:
             return False
-        if self._lake is None or self._polling is None:
+        if self._lake is None or self._poll is None:
             self._lake = self._open_lake()
-            self._polling = MetadataPoll(self._lake.tables)
+            self._poll = MetadataPoll(self._lake.tables)
         by_table: dict[str, list[Question]] = {}
         for question in questions:
-            if only is None or question.table in only or self._polling.at_once:
+            if only is None or question.table in only or self._poll.at_once:
                 by_table.setdefault(question.table, []).append(question)
         names = {table: parse_identifier(table, catalog=self._lake.tables.name) for table in by_table}
         known: dict[Identifier, str | None] = {}
         for table, of_table in by_table.items():
             locations = {answer.location for question in of_table if (answer := self._answers.get(question))}
             known[names[table]] = locations.pop() if len(locations) == 1 else None
-        looks = self._polling.look(list(names.values()), known)
+        looks = self._poll.look(list(names.values()), known)
         moved = False
         for table, of_table in by_table.items():
             look = looks[names[table]]

@@ -118,7 +118,7 @@ class _Attempt:
             self._refuse_forgotten_range(name, fence.published_as(full))
             self.log(f"{name}: this batch is published already, nothing is run again")
             return
-        prepared = self._look(fence, name, exists=exists)
+        prepared = self._prepare(fence, name, exists=exists)
         self.plan = plan = self._planned(prepared)
         shadow = None
         if self.work.shadow != "off":
@@ -128,7 +128,7 @@ class _Attempt:
         with _settings(self.session, plan.settings), self._carried_range():
             self._run(
                 plan,
-                self._searching(fence, prepared, plan),
+                self._key_search(fence, prepared, plan),
                 partial(self.ledger.planned, prepared.analysis, prepared.facts),
             )
         self._refuse_duplicates(plan, prepared.facts)
@@ -137,7 +137,7 @@ class _Attempt:
             self.compared_rows = shadow.compare(fence.branch)
             self._refuse_if_altered(prepared.facts)
 
-    def _look(self, fence: Fence, name: str, *, exists: bool) -> PreparedWrite:
+    def _prepare(self, fence: Fence, name: str, *, exists: bool) -> PreparedWrite:
         """At the SELECT, at what it reads and at the target, which is made first if it is missing."""
         full = f"{self.lake.tables.name}.{name}"
         utc = self.session.conf.get("spark.sql.session.timeZone") in UTC
@@ -162,7 +162,7 @@ class _Attempt:
             facts = facts_now()
         # From here on the target may be altered, which does not go with another commit at that moment.
         fence.branched(full)
-        change = self.logic.look(preparation.past(facts) if exists else None, result)
+        change = self.logic.change_since(preparation.past(facts) if exists else None, result)
         if self.logic.rebuilds(change) and self.logic.evolve(facts.target, result):
             facts = facts_now()
         try:
@@ -198,7 +198,7 @@ class _Attempt:
         if self.work.range is not None:
             self.session.conf.unset(f"{PROPERTY}{ranges.RANGE}")
 
-    def _searching(self, fence: Fence, prepared: PreparedWrite, plan: Plan) -> KeySearchRun | None:
+    def _key_search(self, fence: Fence, prepared: PreparedWrite, plan: Plan) -> KeySearchRun | None:
         search, base = plan.search, prepared.facts.base
         if search is None or base is None or plan.partitions is None:
             return None
@@ -220,7 +220,7 @@ class _Attempt:
             reads=self.reads,
         )
 
-    def _run(self, plan: Plan, searching: KeySearchRun | None, count: Callable[[Plan], None]) -> None:
+    def _run(self, plan: Plan, key_search: KeySearchRun | None, count: Callable[[Plan], None]) -> None:
         """What the plan says, with what may be done at the same time. ``count`` what is read before the last statement begins, which is
         to carry it."""
         self.failure = None
@@ -228,20 +228,24 @@ class _Attempt:
         beside = [statement for statement in plan.statements if statement.beside]
         # Spark gives cores to what was asked for first: let that be what something else waits for.
         self._together(
-            partial(self._search_or_run, plan, searching, ordered, count),
+            partial(self._search_or_run, plan, key_search, ordered, count),
             *([partial(self._run_in_order, beside)] if beside else []),
         )
 
     def _search_or_run(
-        self, plan: Plan, searching: KeySearchRun | None, ordered: list[PlannedStatement], count: Callable[[Plan], None]
+        self,
+        plan: Plan,
+        key_search: KeySearchRun | None,
+        ordered: list[PlannedStatement],
+        count: Callable[[Plan], None],
     ) -> None:
-        if searching is None:
+        if key_search is None:
             self._run_ordered(ordered, partial(count, plan))
             return
         with ThreadPoolExecutor(1) as pool:
             counted = pool.submit(count, plan)
             try:
-                rows = searching.find()
+                rows = key_search.find()
             except NotPlainError as reason:
                 self.log(f"search: by Spark, since {reason}")
                 counted.result()
@@ -249,11 +253,11 @@ class _Attempt:
                 return
             if self.failure is not None:
                 return  # something beside has failed meanwhile
-            searching.hand_over(rows)
+            key_search.hand_over(rows)
             # In either order: what is deleted lies in files that were there before, by its positions.
             self._together(
-                partial(searching.delete, rows),
-                partial(self._run_in_order, searching.search.statements, counted=counted),
+                partial(key_search.delete, rows),
+                partial(self._run_in_order, key_search.search.statements, counted=counted),
             )
 
     def _run_ordered(self, statements: list[PlannedStatement], count: Callable[[], None]) -> None:

@@ -214,7 +214,9 @@ class Observer:
             )
 
 
-def made(facts: Facts, columns: Sequence[Column], partition_by: Sequence[str], properties: Mapping[str, str]) -> Facts:
+def with_new_target(
+    facts: Facts, columns: Sequence[Column], partition_by: Sequence[str], properties: Mapping[str, str]
+) -> Facts:
     """The facts as they are once a missing target is made, without any rows."""
     version = properties.get("format-version", "")
     target = replace(

@@ -37,7 +37,7 @@ class RangeOrder:
     for_run: bool = False
 
     @property
-    def asked(self) -> WriteRange:
+    def parsed(self) -> WriteRange:
         return write_ranges.parse(self.text)
 
 

@@ -81,7 +81,7 @@ class LogicVersions:
         self._log = log
         self._now: Logic | None = None
 
-    def look(self, past: Iterable[Snapshot] | None, columns: Sequence[ResultColumn]) -> LogicChange | None:
+    def change_since(self, past: Iterable[Snapshot] | None, columns: Sequence[ResultColumn]) -> LogicChange | None:
         """Whether the logic at hand is another than what filled the target; ``past`` None: there was no target."""
         if self._order is None:
             return None

@@ -18,7 +18,7 @@ from icefloe.planner.logic import LogicChange
 from icefloe.planner.plan import Plan
 from icefloe.planner.spans import Span
 from icefloe.steps.write import ranges
-from icefloe.steps.write.facts import Facts, Observer, made
+from icefloe.steps.write.facts import Facts, Observer, with_new_target
 from icefloe.steps.write.versions import rebuilding
 from icefloe.steps.write.write_job import WriteJob
 
@@ -75,17 +75,17 @@ class WritePreparation:
     ) -> Span | None:
         """The range with values of the target's types, or of the result's own; ``None``: no range, or everything. ``facts`` None: there is no
         target."""
-        write_range = self._work.range
-        if write_range is None:
+        range_order = self._work.range
+        if range_order is None:
             return None
         if facts is not None and not any(state.captured for state in self.analysis.sources.values()):
             past, target = self.past(facts), facts.target.name
-            ranges.refuse_foreign(past, write_range, consumers=consumers, place=place, target=target)
+            ranges.refuse_foreign(past, range_order, consumers=consumers, place=place, target=target)
         target_types = (
             {column.name.lower(): column.type for column in facts.target.columns} if facts is not None else {}
         )
         typed = [Column(column.name, target_types.get(column.name.lower(), column.type)) for column in columns]
-        return ranges.span(self._lake, write_range.asked, self.analysis, self._work.sources, typed)
+        return ranges.span(self._lake, range_order.parsed, self.analysis, self._work.sources, typed)
 
     def first_plan(self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None) -> Plan:
         """Of a target that does not exist yet: how it is to be made."""
@@ -94,7 +94,9 @@ class WritePreparation:
     def as_made(self, facts: Facts, columns: Sequence[Column], span: Span | None, defaults: Mapping[str, str]) -> Facts:
         """A missing target as a run would make it. ``defaults`` are the catalog's own for new tables."""
         plan = self.first_plan(facts, tuple(column.name for column in columns) or None, span)
-        return made(facts, columns, plan.partition_by, {**plan.properties, **defaults, **self._work.properties})
+        return with_new_target(
+            facts, columns, plan.partition_by, {**plan.properties, **defaults, **self._work.properties}
+        )
 
     def prepared(
         self, facts: Facts, columns: tuple[str, ...] | None, span: Span | None, change: LogicChange | None
