@@ -58,7 +58,7 @@ class Session:
 
 
 def looked(order: LogicOrder, *past: Snapshot) -> Any:
-    return LogicVersions(Session(), order, lambda line: None).look(past, COLUMNS)
+    return LogicVersions(Session(), order, lambda line: None).change_since(past, COLUMNS)
 
 
 def test_where_nothing_is_known_nothing_has_changed() -> None:
@@ -68,7 +68,7 @@ def test_where_nothing_is_known_nothing_has_changed() -> None:
 
 def test_a_target_that_is_made_anew_holds_nothing_of_the_old_logic() -> None:
     order = LogicOrder("w/agg", NEW, known=(version(OLD),))
-    assert LogicVersions(Session(), order, lambda line: None).look(None, COLUMNS) is None
+    assert LogicVersions(Session(), order, lambda line: None).change_since(None, COLUMNS) is None
 
 
 def test_the_target_s_own_history_wins_over_the_record() -> None:
@@ -94,7 +94,7 @@ def test_only_what_would_mix_two_versions_is_asked_about(on_change: Any, pattern
     session = Session()
     order = LogicOrder("w/agg", NEW, on_change, (version(OLD),), "w-7")
     versions = LogicVersions(session, order, lambda line: None)
-    change = versions.look([], COLUMNS)
+    change = versions.change_since([], COLUMNS)
     plan: Plan = plan_of(NEW, "id", **({"pattern": "full"} if pattern == "full" else {}))
     assert plan.pattern == pattern
     if stops:
