@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from packaging.metadata import InvalidMetadata, Metadata
-from packaging.version import InvalidVersion, Version
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+import artifacts
 import changelog
+from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 CHANGELOG = ROOT / "CHANGELOG.md"
+JARS = ROOT / "src" / "icefloe" / "spark" / "jars.lock.json"
 VERSION_FILE = ROOT / "src" / "icefloe" / "__init__.py"
 VERSION_LINE = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
-FILES_OF_ARCHIVE = ("README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Makefile", "pyproject.toml", "PKG-INFO")
-FOLDERS_OF_ARCHIVE = ("src/", "tests/", "docs/", "examples/", "scripts/")
 
 
 class ReleaseError(Exception):
@@ -60,7 +55,10 @@ def release(text: str) -> None:
         CHANGELOG.write_text(notes, encoding="utf-8")
         wheel, archive = build(version)
         files = tracked()
-        problems = [*problems_of_wheel(wheel, version, files), *problems_of_archive(archive, version, files)]
+        problems = [
+            *artifacts.problems_of_wheel(wheel, version, files),
+            *artifacts.problems_of_archive(archive, version, files),
+        ]
         if problems:
             raise ReleaseError("the artifacts are not fit to be published:\n  " + "\n  ".join(problems))
         bill = try_out(wheel, version)
@@ -124,63 +122,6 @@ def build(version: str) -> tuple[Path, Path]:
     return wheel, archive
 
 
-def problems_of_wheel(wheel: Path, version: str, files: Collection[str]) -> list[str]:
-    """What is wrong with a wheel that was built from these files: its metadata, what is missing, what does not belong there."""
-    with zipfile.ZipFile(wheel) as opened:
-        names = {name for name in opened.namelist() if not name.endswith("/")}
-        info = f"icefloe-{version}.dist-info"
-        metadata = opened.read(f"{info}/METADATA") if f"{info}/METADATA" in names else b""
-        scripts = opened.read(f"{info}/entry_points.txt").decode() if f"{info}/entry_points.txt" in names else ""
-    wanted = {name.removeprefix("src/") for name in files if name.startswith("src/")}
-    problems = [f"{wheel.name}: {name} is missing" for name in sorted(wanted - names)]
-    strangers = {name for name in names - wanted if not name.startswith(f"{info}/")}
-    problems += [f"{wheel.name}: {name} does not belong there" for name in sorted(strangers)]
-    if "icefloe = icefloe.cli.main:main" not in scripts:
-        problems.append(f"{wheel.name}: the command icefloe is missing")
-    return problems + [f"{wheel.name}: {problem}" for problem in problems_of_metadata(metadata, version)]
-
-
-def problems_of_archive(archive: Path, version: str, files: Collection[str]) -> list[str]:
-    folder = f"icefloe-{version}/"
-    with tarfile.open(archive) as opened:
-        names = {member.name for member in opened.getmembers() if member.isfile()}
-        info = opened.extractfile(f"{folder}PKG-INFO") if f"{folder}PKG-INFO" in names else None
-        metadata = info.read() if info else b""
-    inside = {name.removeprefix(folder) for name in names}
-    wanted = {*FILES_OF_ARCHIVE, *(name for name in files if name.startswith(FOLDERS_OF_ARCHIVE))}
-    problems = [f"{archive.name}: {name} is missing" for name in sorted(wanted - inside)]
-    strangers = inside - set(files) - {"PKG-INFO"}
-    problems += [f"{archive.name}: {name} does not belong there" for name in sorted(strangers)]
-    return problems + [f"{archive.name}: {problem}" for problem in problems_of_metadata(metadata, version)]
-
-
-def problems_of_metadata(content: bytes, version: str) -> list[str]:
-    """What a package index would refuse, and what it would show wrongly."""
-    try:
-        metadata = Metadata.from_email(content, validate=True)
-    except ExceptionGroup as errors:
-        return [
-            f"{error.field}: {error}" if isinstance(error, InvalidMetadata) else str(error)
-            for error in errors.exceptions
-        ]
-    expected = {
-        "name": "icefloe",
-        "version": Version(version),
-        "license_expression": "Apache-2.0",
-        "description_content_type": "text/markdown",
-    }
-    problems = [
-        f"{field} is {getattr(metadata, field)}, not {value}"
-        for field, value in expected.items()
-        if getattr(metadata, field) != value
-    ]
-    if metadata.requires_python is None:
-        problems.append("requires_python is missing")
-    if not (metadata.description or "").strip():
-        problems.append("the description is empty")
-    return problems
-
-
 def try_out(wheel: Path, version: str) -> Path:
     """Installs the wheel into an empty environment, asks for its version, and lists what came along as an SBOM."""
     bill = DIST / f"icefloe-{version}.cdx.json"
@@ -197,6 +138,10 @@ def try_out(wheel: Path, version: str) -> Path:
         say(f"writing {bill.name}")
         options = ("--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--output-file", str(bill))
         run(sys.executable, "-m", "cyclonedx_py", "environment", *options, str(python))
+    document = artifacts.completed_bill(
+        json.loads(bill.read_text(encoding="utf-8")), version, json.loads(JARS.read_text(encoding="utf-8"))
+    )
+    bill.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return bill
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import tarfile
 import zipfile
@@ -35,6 +36,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
+artifacts = script("artifacts")
 changelog = script("changelog")
 release = script("release")
 
@@ -128,8 +130,8 @@ def test_files_are_put_back_when_a_release_fails(tmp_path: Path) -> None:
     ],
 )
 def test_metadata_that_an_index_would_refuse_or_show_wrongly_is_told(old: bytes, new: bytes, reason: str) -> None:
-    assert release.problems_of_metadata(METADATA, "0.2.0") == []
-    [*problems] = release.problems_of_metadata(METADATA.replace(old, new, 1), "0.2.0")
+    assert artifacts.problems_of_metadata(METADATA, "0.2.0") == []
+    [*problems] = artifacts.problems_of_metadata(METADATA.replace(old, new, 1), "0.2.0")
     assert reason in "\n".join(problems)
 
 
@@ -140,11 +142,11 @@ def test_a_wheel_is_told_what_it_lacks_and_what_it_has_too_much(tmp_path: Path) 
     files["icefloe-0.2.0.dist-info/METADATA"] = METADATA
     files["icefloe-0.2.0.dist-info/entry_points.txt"] = b"[console_scripts]\nicefloe = icefloe.cli.main:main\n"
     write_wheel(wheel, files)
-    assert release.problems_of_wheel(wheel, "0.2.0", tracked) == []
+    assert artifacts.problems_of_wheel(wheel, "0.2.0", tracked) == []
     del files["icefloe/spark/jars.lock.json"], files["icefloe-0.2.0.dist-info/entry_points.txt"]
     write_wheel(wheel, files | {"tests/secrets.env": b""})
     assert [
-        problem.removeprefix(f"{wheel.name}: ") for problem in release.problems_of_wheel(wheel, "0.2.0", tracked)
+        problem.removeprefix(f"{wheel.name}: ") for problem in artifacts.problems_of_wheel(wheel, "0.2.0", tracked)
     ] == [
         "icefloe/spark/jars.lock.json is missing",
         "tests/secrets.env does not belong there",
@@ -160,7 +162,7 @@ def write_wheel(wheel: Path, files: dict[str, bytes]) -> None:
 
 def test_a_source_archive_without_a_file_or_with_a_strange_one_is_told(tmp_path: Path) -> None:
     archive = tmp_path / "icefloe-0.2.0.tar.gz"
-    tracked = {*release.FILES_OF_ARCHIVE, "src/icefloe/__init__.py", ".pre-commit-config.yaml"} - {"PKG-INFO"}
+    tracked = {*artifacts.FILES_OF_ARCHIVE, "src/icefloe/__init__.py", ".pre-commit-config.yaml"} - {"PKG-INFO"}
     names = {*tracked, "PKG-INFO", "local.env"} - {"LICENSE", ".pre-commit-config.yaml"}
     with tarfile.open(archive, "w:gz") as opened:
         for name in names:
@@ -168,7 +170,19 @@ def test_a_source_archive_without_a_file_or_with_a_strange_one_is_told(tmp_path:
             member = tarfile.TarInfo(f"icefloe-0.2.0/{name}")
             member.size = len(content)
             opened.addfile(member, BytesIO(content))
-    assert release.problems_of_archive(archive, "0.2.0", tracked) == [
+    assert artifacts.problems_of_archive(archive, "0.2.0", tracked) == [
         f"{archive.name}: LICENSE is missing",
         f"{archive.name}: local.env does not belong there",
     ]
+
+
+def test_the_sbom_names_the_version_and_every_jar_that_is_fetched_later() -> None:
+    bill = {"metadata": {"component": {"name": "icefloe"}}, "components": [{"name": "pyspark"}]}
+    jars = json.loads(release.JARS.read_text(encoding="utf-8"))
+    completed = artifacts.completed_bill(bill, "0.2.0", jars)
+    assert completed["metadata"]["component"]["version"] == "0.2.0"
+    assert completed["components"][0] == {"name": "pyspark"}
+    hashes = {component["hashes"][0]["content"] for component in completed["components"][1:]}
+    assert hashes == {jar["sha256"] for jar in jars["jars"]}
+    purls = [component["purl"] for component in completed["components"][1:]]
+    assert any(purl.startswith("pkg:maven/org.apache.iceberg/iceberg-spark-runtime-") for purl in purls)
