@@ -265,9 +265,17 @@ class _Body:
         }
         return self._add(model.SubworkflowStep(**base, **self._checked(model.SubworkflowStep, called, id)))
 
-    def job(self, id: str, type: str, settings: Mapping[str, Any] | None = None, **common: Any) -> Node:
+    def job(
+        self,
+        id: str,
+        type: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        type_version: str | None = None,
+        **common: Any,
+    ) -> Node:
         """A job of any registered type."""
-        base = self._base(id, common)
+        base = {**self._base(id, common), **self._checked(model.TypedStep, {"type_version": type_version}, id)}
         short = type == SHORT_FORM
         known = self._types.find("IpCapture" if short else type)
         data = _plain(settings or {})

@@ -24,13 +24,15 @@ _REQUIRED: Any = object()
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldDeclaration:
     """One field: ``name`` in Python, ``key`` and ``others`` in YAML. ``type`` is ``int``, ``str``, an enum, a class of the
-    model, ``tuple[…]``; ``metadata`` has its limits, and ``annotation`` both; None among the types is left out."""
+    model, ``tuple[…]``; ``element`` is what a tuple holds; ``metadata`` has its limits, and ``annotation`` both. None among
+    the types is left out."""
 
     name: str
     key: str
     others: tuple[str, ...]
     doc: str
     type: Any
+    element: Any
     metadata: tuple[Any, ...]
     annotation: Any
     default: Any
@@ -38,11 +40,6 @@ class FieldDeclaration:
     @property
     def is_required(self) -> bool:
         return self.default is _REQUIRED
-
-    @property
-    def element(self) -> Any:
-        """What a tuple holds; None for anything else."""
-        return _info(get_args(self.type)[0]).annotation if get_origin(self.type) is tuple else None
 
     @property
     def is_choice(self) -> bool:
@@ -124,6 +121,7 @@ def _declaration(name: str, hint: Any, default: Any) -> FieldDeclaration:
         others=tuple(map(str, others)),
         doc=info.description or "",
         type=inner.annotation,
+        element=_info(get_args(inner.annotation)[0]).annotation if get_origin(inner.annotation) is tuple else None,
         metadata=tuple(inner.metadata),
         annotation=annotation,
         default=default,
