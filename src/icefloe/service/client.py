@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from icefloe.service.consumers import Consumers
     from icefloe.service.previews import Consumer
     from icefloe.service.run_history import RunHistory
+    from icefloe.service.saved_so_far import SavedSoFar
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
 
@@ -80,6 +81,13 @@ class Client:
         from icefloe.service.workflow_overview import WorkflowOverviews
 
         return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def saved(self) -> SavedSoFar:
+        """What was saved so far, in all."""
+        from icefloe.service.saved_so_far import SavedSoFar
+
+        return SavedSoFar(self.database)
 
     @cached_property
     def lags(self) -> ConsumerLags:

@@ -71,6 +71,7 @@ class WorkflowOverview:
     next_start: float | None
     blocked_by: str | None
     incidents: tuple[IncidentRecord, ...]
+    armed: tuple[Armed, ...] = ()
 
     @property
     def last_ended(self) -> RunLine | None:
@@ -99,7 +100,9 @@ class WorkflowOverview:
         return "stopped" if last.status == "STOPPED" else "ok"
 
     def to_dict(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("outcomes", "incidents")}
+        values = {
+            name: getattr(self, name) for name in self.__slots__ if name not in ("outcomes", "incidents", "armed")
+        }
         return {
             **values,
             "state": self.state,
@@ -157,7 +160,7 @@ class WorkflowOverviews:
                     facts.criticality, facts.steps, tuple(armed.kind for armed in facts.armed), facts.run_rule,
                     facts.freshness, record.paused, record.active, record.updated_at, tuple(newest[record.id]),
                     min(fires, default=None), _blocked_by(connection, record, facts, newest[record.id]),
-                    tuple(opened.get(record.id, ())),
+                    tuple(opened.get(record.id, ())), facts.armed,
                 )
             )  # fmt: skip
         return found
