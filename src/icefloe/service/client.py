@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
     from icefloe.service.run_history import RunHistory
+    from icefloe.service.saved_so_far import SavedSoFar
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
@@ -89,6 +90,13 @@ class Client:
         from icefloe.service.workflow_overview import WorkflowOverviews
 
         return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def saved(self) -> SavedSoFar:
+        """What was saved so far, in all."""
+        from icefloe.service.saved_so_far import SavedSoFar
+
+        return SavedSoFar(self.database)
 
     @cached_property
     def lags(self) -> ConsumerLags:

@@ -206,7 +206,7 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
-            asked = {"step": step, "from_beginning": from_beginning, "version": version}
+            asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
             self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})
             if version is None and not params and not texts:
