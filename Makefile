@@ -1,6 +1,8 @@
 # Everything sets itself up: on a fresh Debian machine `make test` or `make demo` is all there is to type.
 
 PYTHON = .venv/bin/python
+# Each of the many processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-run demo test test-long lint bench docs dist release
 
