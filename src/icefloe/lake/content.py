@@ -72,7 +72,7 @@ def full(table: LoadedTable, to: int | None) -> Content:
         for manifest in manifests_of(table, snapshots[0]):
             if manifest.may_have_live:
                 slices["added" if manifest.content == DATA else "deletes"].append(ManifestSlice(manifest, "live"))
-    operations = Counter(_operation(table, snapshot) for snapshot in snapshots)
+    operations = Counter(operation_of(table, snapshot) for snapshot in snapshots)
     return Content("full", _ordered(operations), {}, True, True, _frozen(slices))
 
 
@@ -85,8 +85,8 @@ def log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) -
     append_only = exact = True
     unheld = False  # files captured since the last hold, which the next removal may take away
     for snapshot in chain:
-        operation = _operation(table, snapshot)
-        own = _own_manifests(table, snapshot)
+        operation = operation_of(table, snapshot)
+        own = own_manifests(table, snapshot)
         adds = [ManifestSlice(m, "added", snapshot_id=snapshot.id) for m in own if m.may_have_added]
         removes = [
             ManifestSlice(m, "deleted", snapshot_id=snapshot.id)
@@ -173,7 +173,7 @@ def manifests_of(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
     return found
 
 
-def _own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
+def own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
     """Those that the snapshot itself wrote: the others are its ancestors'."""
     found = manifests_of(table, snapshot)
     unknown = next((m.path for m in found if m.added_snapshot_id == UNKNOWN_SNAPSHOT), None)
@@ -186,11 +186,11 @@ def _own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]
     return [m for m in found if m.added_snapshot_id == snapshot.id]
 
 
-def _operation(table: LoadedTable, snapshot: Snapshot) -> str:
+def operation_of(table: LoadedTable, snapshot: Snapshot) -> str:
     """The summary's word; a v1 writer may have left it out, and then the manifests tell."""
     if snapshot.operation:
         return snapshot.operation
-    own = _own_manifests(table, snapshot)
+    own = own_manifests(table, snapshot)
     return "overwrite" if any(m.may_have_deleted for m in own) else "append"
 
 

@@ -106,7 +106,8 @@ class Listener:
         file = self._config.address_file
         draft = file.with_name(f"{file.name}.{os.getpid()}")
         with suppressed.errors("server.address_file", OSError, where=str(file)):
-            draft.write_text(json.dumps({"address": self.pages, "pid": os.getpid()}), encoding="utf-8")
+            left = {"address": self.pages, "pid": os.getpid(), "host": socket.gethostname()}
+            draft.write_text(json.dumps(left), encoding="utf-8")
             draft.replace(file)
 
     def _take_address_back(self) -> None:

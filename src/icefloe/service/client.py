@@ -24,9 +24,15 @@ from icefloe.store import workers
 from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
+    from icefloe.lake.arrivals import ArrivalReader
+    from icefloe.service.consumer_lags import ConsumerLags
     from icefloe.service.consumers import Consumers
+    from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
+    from icefloe.service.run_history import RunHistory
+    from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
+    from icefloe.service.workflow_overview import WorkflowOverviews
 
 
 class Client:
@@ -65,12 +71,55 @@ class Client:
         return Triggers(self.config, self.database)
 
     @cached_property
+    def history(self) -> RunHistory:
+        """Runs of the past: pages of them, and how their steps ended."""
+        from icefloe.service.run_history import RunHistory
+
+        return RunHistory(self.database)
+
+    @cached_property
+    def overviews(self) -> WorkflowOverviews:
+        """All workflows at a glance."""
+        from icefloe.service.workflow_overview import WorkflowOverviews
+
+        return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def lags(self) -> ConsumerLags:
+        """How far consumers are behind, as of some seconds ago."""
+        from icefloe.service.consumer_lags import ConsumerLags
+
+        return ConsumerLags(self.database, lambda: self.consumers)
+
+    @cached_property
     def consumers(self) -> Consumers:
         """Opens the catalog when it is first asked for."""
         from icefloe.lake import Lake  # PyIceberg takes a second to import
         from icefloe.service.consumers import Consumers
 
         return Consumers(self.database, Lake.open(self.config), self.conductor)
+
+    @cached_property
+    def table_metadata(self) -> TableMetadataCache:
+        """What pages show of many tables, read in parallel and kept for some seconds."""
+        from icefloe.lake import Lake
+        from icefloe.service.table_metadata import TableMetadataCache
+
+        return TableMetadataCache(lambda: Lake.open(self.config))
+
+    @cached_property
+    def definition_tables(self) -> DefinitionTables:
+        """Which tables workflows read and write."""
+        from icefloe.service.definition_tables import DefinitionTables
+
+        return DefinitionTables(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
+
+    @cached_property
+    def arrivals(self) -> ArrivalReader:
+        """What appends brought to which partition, remembered by snapshot."""
+        from icefloe.lake.arrivals import ArrivalReader
+
+        return ArrivalReader()
 
     def consumer(self, name: str) -> Consumer:
         """One consumer, to look at what it has not seen: ``client.consumer("flow/capture").preview(spark)``."""

@@ -57,7 +57,7 @@ def make_scheduler(config: Config, database: Database, runs: Runs, *, clock: Clo
         config.scheduler,
         catalog=config.catalog.name,
         alerts=config.alerts,
-        server_url=config.server_url or "",
+        server_url=lambda: config.server_url,
         clock=clock,
         check_secrets=lambda names, where: refuse(config, names, where=where),
     )

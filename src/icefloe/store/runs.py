@@ -22,6 +22,7 @@ _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
 # Literally the predicates of the partial indexes: SQLite does not see through bound values (3.40).
 _IS_ACTIVE = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")
+_IS_LISTED = sa.text("runs.iteration IS NULL")
 _IS_READY = sa.text("steps.status IN ('INITIALIZED', 'WAITING_FOR_PERMITS')")
 
 
@@ -325,7 +326,7 @@ def active_of_workflow(connection: Connection, workflow_id: str) -> list[RunReco
 
 
 def latest(connection: Connection, workflow_id: str, *, ended: bool = False) -> RunRecord | None:
-    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, runs.c.path == "")
+    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, _IS_LISTED)
     if ended:
         query = query.where(runs.c.status.not_in(ACTIVE))
     row = connection.execute(query.order_by(runs.c.seq.desc()).limit(1)).first()
@@ -355,7 +356,7 @@ def listing(
     before: int | None = None,
 ) -> list[RunRecord]:
     """Newest first, without iterations of a foreach; ``before`` is the ``seq`` to go on from."""
-    query = sa.select(runs).where(runs.c.path == "")
+    query = sa.select(runs).where(_IS_LISTED)
     if workflow_id is not None:
         query = query.where(runs.c.workflow_id == workflow_id)
     if status is not None:

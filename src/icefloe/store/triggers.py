@@ -66,6 +66,11 @@ def of_workflow(connection: Connection, workflow_id: str) -> dict[str, TriggerRe
     return {row.name: _trigger(row) for row in rows}
 
 
+def listing(connection: Connection) -> list[TriggerRecord]:
+    """Of all workflows."""
+    return [_trigger(row) for row in connection.execute(sa.select(triggers))]
+
+
 def load(connection: Connection, workflow_id: str, name: str) -> TriggerRecord | None:
     query = sa.select(triggers).where(triggers.c.workflow_id == workflow_id, triggers.c.name == name)
     row = connection.execute(query).first()
@@ -135,6 +140,12 @@ def ended_runs(connection: Connection, workflow_id: str, most: int) -> list[RunS
         runs.c.workflow_id == workflow_id, runs.c.path == "", runs.c.status.not_in(ACTIVE)
     )
     return [_summary(row) for row in connection.execute(query.order_by(runs.c.seq.desc()).limit(most))]
+
+
+def last_success(connection: Connection, workflow_id: str, look_back: int = 100) -> float | None:
+    """When the newest good run of the last so many ended."""
+    ended = ended_runs(connection, workflow_id, look_back)
+    return next((run.ended_at for run in ended if run.status == "SUCCEEDED"), None)
 
 
 def lineages(connection: Connection, run_ids: Collection[str]) -> dict[str, dict[str, int]]:

@@ -17,6 +17,8 @@ from icefloe.triggers.sources import canonical, workflow_values
 from icefloe.workflow.files import script_key
 from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 
+KNOWN_TO_THE_RUN = "known_to_the_run"
+"""Stands for a parameter whose value only a run knows."""
 _REFERENCE = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*\}")
 
 
@@ -77,18 +79,22 @@ def targets_of(definition: Definition, catalog: str) -> set[str]:
 
 
 def _written_by(definition: Definition, script: str, values: Mapping[str, str]) -> list[str]:
-    key = script_key(script)
-    text = script if key is None else (definition.read(key) or "")
-    if key is not None and not key.endswith(".sql"):
-        return []
     try:
-        return [write.target for write in sql.parse(_filled(text, values)) if write.target]
+        return [write.target for write in sql.parse(sql_of(definition, script, values)) if write.target]
     except IcefloeError:
         return []
 
 
+def sql_of(definition: Definition, script: str, values: Mapping[str, str]) -> str:
+    """A step's SQL with the workflow's own parameters in it; nothing of a script in another language."""
+    key = script_key(script)
+    if key is not None and not key.endswith(".sql"):
+        return ""
+    return _filled(script if key is None else (definition.read(key) or ""), values)
+
+
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _REFERENCE.sub(lambda match: values.get(match[1], "known_to_the_run"), text)
+    return _REFERENCE.sub(lambda match: values.get(match[1], KNOWN_TO_THE_RUN), text)
 
 
 def _watchers(definitions: Iterable[Definition], catalog: str) -> dict[str, list[str]]:

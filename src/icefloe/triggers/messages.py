@@ -118,7 +118,7 @@ class Messenger:
         settings: AlertSettings,
         workflow: Callable[[str], Workflow | None],
         *,
-        server_url: str,
+        server_url: Callable[[], str | None],
         clock: Clock | None = None,
         send: Send = by_apprise,
         check: Check = lambda names, where: None,
@@ -197,7 +197,8 @@ class Messenger:
             if not incidents.claim(connection, record, token):
                 return False
         workflow = self._workflow(record.workflow_id)
-        page = f"{self._server_url}/workflows/{record.workflow_id}" if self._server_url else ""
+        pages = self._server_url()  # asked each time: pages may be served after the scheduler has begun
+        page = f"{pages}/workflows/{record.workflow_id}" if pages else ""
         message = compose(record, workflow, self._settings, page)
         failed = [reason for reason in self._to_all(workflow, message) if reason]
         with self._database.write() as connection:

@@ -78,7 +78,7 @@ class Scheduler:
         *,
         catalog: str,
         alerts: AlertSettings | None = None,
-        server_url: str = "",
+        server_url: Callable[[], str | None] = lambda: None,
         clock: Clock | None = None,
         check_secrets: Check = lambda names, where: None,
     ) -> None:

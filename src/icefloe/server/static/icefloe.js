@@ -38,9 +38,12 @@
       const wanted = part.dataset.live.split(" ");
       if (part.id && (all || wanted.some((topic) => topics.includes(topic)))) waiting.add(part.id);
     }
-    if (busy || !waiting.size) return;
+    // A tab that nobody sees waits until somebody does.
+    if (busy || !waiting.size || document.hidden) return;
     busy = true;
     try {
+      // Many tabs hear of one change at the same moment: they do not all ask at once.
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 500));
       while (waiting.size) {
         const ids = [...waiting];
         waiting.clear();
@@ -61,6 +64,7 @@
       busy = false;
     }
   };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh([]); });
   const connection = document.getElementById("connection");
   const connected = (is) => { connection.hidden = is; };
   if (body.dataset.changes) {
