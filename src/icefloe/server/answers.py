@@ -65,24 +65,6 @@ class MethodError(UsageError):
     code = "server.method"
 
 
-class ChangedError(IcefloeError):
-    """It is not what ``If-Match`` says any more: somebody else has changed it."""
-
-    code = "server.changed"
-
-
-class KeyReusedError(UsageError):
-    """The ``Idempotency-Key`` was used for another request."""
-
-    code = "server.key-reused"
-
-
-class KeyInUseError(ConflictError):
-    """A request with this ``Idempotency-Key`` is being worked on."""
-
-    code = "server.key-in-use"
-
-
 class InternalError(IcefloeError):
     """A mistake of the program. What went wrong is in its log, not in the answer."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from icefloe.store.tables import runs, steps
 
@@ -159,7 +159,7 @@ def iterations(
     return [(int(row[0]), str(row[1]), str(row[2])) for row in rows]
 
 
-def _line(row: Row[Any]) -> RunLine:
+def _line(row: Any) -> RunLine:
     values = dict(row._mapping)
     values["initiator"] = json.loads(values["initiator"]) if values["initiator"] else {}
     values["cause"] = json.loads(values["cause"]) if values["cause"] else None
