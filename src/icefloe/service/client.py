@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,10 @@ from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Refused
 from icefloe.engine.worker import Worker
+from icefloe.errors import UsageError
 from icefloe.service.runs import Runs
 from icefloe.service.state import open_database
-from icefloe.service.views import RunView
+from icefloe.service.views import Pushed, RunView
 from icefloe.service.workflows import Workflows
 from icefloe.store import audits, workers
 from icefloe.store.audits import AuditRecord
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
+    from icefloe.workflow.diff import Diff
 
 
 class Client:
@@ -47,7 +49,18 @@ class Client:
         icefloe.work(run.run_id)
     """
 
-    def __init__(self, config: Config | Path | None = None) -> None:
+    def __new__(cls, config: Config | Path | str | None = None, *, token: str | None = None) -> Any:
+        """With the address of a server: a client of that one, which needs a token."""
+        if isinstance(config, str) and config.startswith(("http://", "https://")):
+            from icefloe.service.remote import RemoteClient
+
+            return RemoteClient(config, token)
+        return super().__new__(cls)
+
+    def __init__(self, config: Config | Path | str | None = None, *, token: str | None = None) -> None:
+        if token is not None:
+            raise UsageError("a token is for a server, and this is a folder", hint="Client('https://…', token=…)")
+        config = Path(config) if isinstance(config, str) else config
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
@@ -136,6 +149,28 @@ class Client:
         from icefloe.service.previews import Consumer
 
         return Consumer(name, self.database, Lake.open(self.config), self.conductor)
+
+    def push(self, files: Sequence[Path]) -> list[Pushed]:
+        """Store every workflow in the files, YAML or Python. All are read and checked before the first is stored."""
+        from icefloe.service.pushing import push_files
+
+        return push_files(self, files)
+
+    def diff(self, file: Path) -> dict[str, Diff | None]:
+        """What pushing a file would change, by workflow; None for one that has never been pushed."""
+        from icefloe.service.pushing import diff_file
+
+        return diff_file(self, file)
+
+    def next_fires(self) -> dict[str, float | None]:
+        """When triggers by time start workflows next, by workflow."""
+        by_time = {"cron", "interval"}
+        listed = self.workflows.listing()
+        return {item.id: self.triggers.next_fire(item.id) for item in listed if by_time & set(item.triggers)}
+
+    def works_in_place(self) -> bool:
+        """Whether a run can be worked on by :meth:`work`, since nobody else would."""
+        return self.database.is_sqlite and not self.worker_alive()
 
     def explain(self, workflow_id: str, params: Mapping[str, Any] | None = None) -> list[Explained]:
         """How the next run would write its targets. Runs and writes nothing."""
