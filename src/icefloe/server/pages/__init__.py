@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import home, login, runs
+from icefloe.server.pages import captures, consumers, home, login, runs, tables
 
-ROUTERS = (login.router, home.router, runs.router)
+ROUTERS = (login.router, home.router, runs.router, tables.router, consumers.router, captures.router)
