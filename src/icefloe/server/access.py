@@ -174,8 +174,8 @@ class Authenticate:
             return
         if actor is not None and by_cookie and scope["method"] not in SAFE_METHODS:
             secret = connection.cookies.get(self._cookie, "")
-            if error := self._forged(connection, secret):
-                await problem(error)(scope, receive, send)
+            if forged := self._forged(connection, secret):
+                await problem(forged)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

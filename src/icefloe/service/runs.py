@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -14,15 +15,16 @@ from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values, stored_signals
-from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
+from icefloe.engine.events import Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
 from icefloe.service.workflows import current_user
+from icefloe.store import audits, logs, runs, workers
 from icefloe.store import definitions as stored
-from icefloe.store import logs, runs, workers
+from icefloe.store.audits import AuditRecord
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
@@ -137,6 +139,8 @@ class Runs:
                 },
             )
             self._conductor.create(connection, record)
+            if started_by["kind"] == "user":
+                self._record(connection, started_by["by"], "run", run_id)
             self._database.announce(connection)
             started = self._started(connection, run_id, created=True)
         self._conductor.admit(workflow_id)
@@ -162,21 +166,21 @@ class Runs:
 
     def stop(self, run_id: str, by: str | None = None) -> RunView:
         """End gently: what runs is told to end, the run ends as STOPPED and can be restarted."""
-        return self._send(run_id, Stop(by or current_user()))
+        return self._send(run_id, Stop(by or current_user()), "stop")
 
     def kill(self, run_id: str, by: str | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(by or current_user()))
+        return self._send(run_id, Kill(by or current_user()), "kill")
 
     def pause(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Pause(by or current_user()))
+        return self._send(run_id, Pause(by or current_user()), "pause")
 
     def resume(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Resume(by or current_user()))
+        return self._send(run_id, Resume(by or current_user()), "resume")
 
     def skip(self, run_id: str, step_id: str, by: str | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, by or current_user()))
+        return self._send(run_id, Skip(step_id, by or current_user()), "skip", step=step_id)
 
     def restart(
         self,
@@ -202,6 +206,9 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
+            asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
+            asked["params"] = {**(params or {}), **(texts or {})}
+            self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})
             if version is None and not params and not texts:
                 return None
             number = record.version
@@ -227,20 +234,26 @@ class Runs:
         self._conductor.restart(run_id, event, redefine)
         return self.show(run_id)
 
-    def unblock(self, workflow_id: str) -> None:
+    def unblock(self, workflow_id: str, *, by: str | None = None) -> None:
         """Let a STRICT_SEQUENTIAL workflow go on although its last run ended badly."""
         with self._database.write() as connection:
             if stored.lock(connection, workflow_id) is None:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
             last = runs.latest(connection, workflow_id, ended=True)
             stored.unblock(connection, workflow_id, last.seq or 0 if last else 0)
+            self._record(connection, by or current_user(), "unblock", workflow_id)
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
-    def _send(self, run_id: str, event: Event) -> RunView:
+    def _send(self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, **details: Any) -> RunView:
         self._must_exist(run_id)
-        self._conductor.apply(run_id, event)
+        record = partial(self._record, who=event.by, verb=verb, subject=run_id, **details)
+        self._conductor.apply(run_id, event, also=record)
         return self.show(run_id)
+
+    @staticmethod
+    def _record(connection: Connection, who: str, verb: str, subject: str, **details: Any) -> None:
+        audits.add(connection, AuditRecord(time.time(), who, verb, subject, details))
 
     def _must_exist(self, run_id: str) -> RunRecord:
         with self._database.read() as connection:

@@ -16,7 +16,8 @@ from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.views import Pushed, WorkflowView
-from icefloe.store import captures, definitions, runs, triggers
+from icefloe.store import audits, captures, definitions, runs, triggers
+from icefloe.store.audits import AuditRecord
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord
 from icefloe.workflow.consumers import consumers_of
@@ -92,7 +93,7 @@ class Workflows:
         pushed = packed.version.workflow
         if not any(isinstance(trigger, IncrementalTrigger) for trigger in pushed.triggers):
             return
-        from icefloe.triggers import circles  # PyIceberg takes a second to import
+        from icefloe.triggers import cycles  # PyIceberg takes a second to import
 
         def reader(files: Mapping[str, str], read: Callable[[str], bytes | None]) -> Callable[[str], str | None]:
             def text(key: str) -> str | None:
@@ -101,15 +102,17 @@ class Workflows:
 
             return text
 
-        def others() -> Iterator[circles.Definition]:
+        def others() -> Iterator[cycles.ParsedDefinition]:
             for record in definitions.listing(connection):
                 if record.latest_version and record.id != pushed.id:
                     one = self._cache.latest(connection, record.id)
-                    yield circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+                    yield cycles.ParsedDefinition(
+                        one.workflow, reader(one.files, partial(definitions.file, connection))
+                    )
 
         mine = {file.key: file.digest for file in packed.version.files}
-        definition = circles.Definition(pushed, reader(mine, packed.contents.get))
-        circles.refuse_circles(definition, others(), catalog=self._catalog)
+        definition = cycles.ParsedDefinition(pushed, reader(mine, packed.contents.get))
+        cycles.refuse_cycles(definition, others(), catalog=self._catalog)
 
     def listing(self) -> list[WorkflowView]:
         with self._database.read() as connection:
@@ -136,7 +139,7 @@ class Workflows:
             raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
         return found
 
-    def set_paused(self, workflow_id: str, paused: bool) -> None:
+    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None) -> None:
         """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
@@ -144,9 +147,10 @@ class Workflows:
             definitions.set_paused(connection, workflow_id, paused)
             if not paused:
                 definitions.forgive(connection, workflow_id)
+            self._record(connection, "pause" if paused else "resume", workflow_id, by)
             self._database.announce(connection, "workflow")
 
-    def set_active(self, workflow_id: str, active: bool) -> None:
+    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None) -> None:
         """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
@@ -158,7 +162,11 @@ class Workflows:
             if active:
                 definitions.forgive(connection, workflow_id)
                 definitions.touch(connection, workflow_id, self._clock())
+            self._record(connection, "activate" if active else "deactivate", workflow_id, by)
             self._database.announce(connection, "workflow")
+
+    def _record(self, connection: Connection, verb: str, workflow_id: str, by: str | None) -> None:
+        audits.add(connection, AuditRecord(self._clock(), by or current_user(), verb, workflow_id, {}))
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
         record = definitions.load(connection, workflow_id)

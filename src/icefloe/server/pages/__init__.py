@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import captures, consumers, home, login, runs, tables
+from icefloe.server.pages import captures, consumers, home, login, runs, tables, workflows
 
-ROUTERS = (login.router, home.router, runs.router, tables.router, consumers.router, captures.router)
+ROUTERS = (
+    login.router,
+    home.router,
+    workflows.router,
+    runs.router,
+    tables.router,
+    consumers.router,
+    captures.router,
+)
