@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import captures, consumers, home, login, runs, tables, workflows
+from icefloe.server.pages import captures, consumers, home, lineage, login, runs, savings, tables, workflows
 
 ROUTERS = (
     login.router,
@@ -12,4 +12,6 @@ ROUTERS = (
     tables.router,
     consumers.router,
     captures.router,
+    lineage.router,
+    savings.router,
 )

@@ -20,7 +20,7 @@ from icefloe.service import dry_run, table_lateness, tables
 from icefloe.service.dry_run import WouldCapture
 from icefloe.service.lateness import LatenessProfile, Unit, coarser, label
 from icefloe.service.table_lateness import TableLateness
-from icefloe.service.tables import SnapshotView, TableView
+from icefloe.service.tables import SnapshotView, TableSummary, TableView
 
 router = APIRouter(prefix="/tables")
 MOST_CELLS = 400
@@ -40,10 +40,14 @@ def listing(
         if not wanted:
             raise
         problem, found = error, tables.listing(project, search=q[:200])
-    ordered = sorted(
-        found.tables, key=lambda one: (not (one.goal and one.goal.state == "late"), one.problem is None, one.table)
-    )
+    ordered = sorted(found.tables, key=_urgency)
     return page(request, "tables.html", listing=found, tables=ordered, q=q[:200], namespace=wanted, problem=problem)
+
+
+def _urgency(one: TableSummary) -> tuple[bool, bool, bool, str]:
+    """Late ones first, then those that cannot be read; those that are not there come last."""
+    late = one.goal is not None and one.goal.state == "late"
+    return one.missing, not late, one.problem is None, one.table
 
 
 @router.get("/{name:path}")

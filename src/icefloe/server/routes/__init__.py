@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from icefloe.server.routes import changes, health, signals, watermarks
+from icefloe.server.routes import changes, freshness, health, lineage, signals, tables, watermarks
 
-ROUTERS = (health.router, signals.router, watermarks.router, changes.router)
+ROUTERS = (
+    health.router,
+    signals.router,
+    watermarks.router,
+    changes.router,
+    tables.router,
+    lineage.router,
+    freshness.router,
+)
