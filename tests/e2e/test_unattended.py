@@ -24,8 +24,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from icefloe.config import Config, load
 from icefloe.spark import server
-from icefloe.spark.process import ServerProcess
-from icefloe.spark.record import ServerRecord
+from icefloe.spark.server_process import ServerProcess
+from icefloe.spark.server_record import ServerRecord
 from tests.e2e.test_run_commands import ICEFLOE, Shell
 from tests.projects import wait_until
 
