@@ -29,7 +29,6 @@ from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.plan import FOUND_ROWS, Plan
 from icefloe.rows.deletion import Deletion
 from icefloe.rows.key_lookup import KeyLookup
-from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.spark.fence import ROUNDS, TargetMovedError
 from icefloe.spark.launch import local_cores
@@ -83,7 +82,7 @@ class Bench:
         self.config = project.config
         self.namespace = project.namespace
         self.lake = Lake.open(project.config)
-        self.runs = Runs(project.config, Client(project.config))
+        self.runs = Runs(project.config, project.client())
         spark.sql(
             f"CREATE TABLE {self.namespace}.playback_daily (account_id BIGINT, country STRING, event_day DATE, view_min INT) "
             "USING iceberg PARTITIONED BY (event_day)"

@@ -26,7 +26,7 @@ ATTEMPT = "test/step/1/1"
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
     made = Launcher()
-    made.start()
+    made.start_if_down()
     yield made
     made.close()
 

@@ -26,9 +26,10 @@ from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt
 from icefloe.engine.events import Ended, HandedOver, Refused, Started
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.lease import Lease
 from icefloe.engine.preparation import Preparation
-from icefloe.engine.processes import Launcher, SupervisedJob
+from icefloe.engine.processes import SupervisedJob
 from icefloe.engine.reactor import Reactor
 from icefloe.engine.threads import Call, Threads
 from icefloe.engine.transaction import Claimed
@@ -83,6 +84,7 @@ class Executor:
         queue: WorkQueue,
         lease: Lease,
         reactor: Reactor,
+        launchers: Launchers | None = None,
     ) -> None:
         self._config = config
         self._database = database
@@ -91,8 +93,8 @@ class Executor:
         self._queue = queue
         self._lease = lease
         self._reactor = reactor
-        self._launcher = Launcher(config=config)
-        self._warm: dict[tuple[str, ...], Launcher] = {}
+        self._launchers = launchers or Launchers(config)
+        self._owns_launchers = launchers is None
         self._steps = Threads("step", queue.slots)
         self._cancels = Threads("cancel", CANCEL_THREADS)
         self._afterwards = Threads("after_commit", AFTERWARDS_THREADS)
@@ -103,12 +105,12 @@ class Executor:
 
     def open(self) -> None:
         """Have the launcher ready before the first step needs it."""
-        self._launcher.start()
+        self._launchers.get().start_if_down()
 
     def warm_up(self, imports: tuple[str, ...]) -> None:
         """Have the launcher ready whose forks have imported these modules."""
         if not self._closing:
-            self._launcher_with(imports).start_if_down()
+            self._launchers.get(imports).start_if_down()
 
     def close(self) -> None:
         self._closing = True
@@ -117,9 +119,8 @@ class Executor:
             suppressed.count("after_commit", "not done when the worker ended; the next commit does it", where=label)
         self._steps.close(0)
         self._cancels.close(0)
-        self._launcher.close()
-        for launcher in self._warm.values():
-            launcher.close()
+        if self._owns_launchers:
+            self._launchers.close()
         self.tidy()
 
     def tidy(self) -> None:
@@ -304,17 +305,11 @@ class Executor:
             module=command.module if command.imports else None,
         )
         attempt.deadline = attempt.patience_ends = None
-        attempt.link = self._launcher_for(command).launch(job)
+        attempt.link = self._launchers.get(command.imports).launch(job)
         self._reactor.watch(attempt.link, partial(self._heard, attempt))
         fault("worker.launched")
         if attempt.cancelled or attempt.lost:
             attempt.link.cancel(at_once=attempt.lost)
-
-    def _launcher_for(self, command: Command) -> Launcher:
-        return self._launcher_with(command.imports) if command.imports else self._launcher
-
-    def _launcher_with(self, imports: tuple[str, ...]) -> Launcher:
-        return self._warm.setdefault(imports, Launcher(imports, self._config))
 
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""

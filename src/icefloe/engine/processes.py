@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -85,18 +86,19 @@ class AttemptLink:
 class Launcher:
     """Starts supervisors through one launcher process, which is itself started on need and replaced when it dies.
 
-    Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`).
+    Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`). Several threads may use it.
     """
 
     def __init__(self, imports: Sequence[str] = (), config: Config | None = None) -> None:
         self._imports = imports
         self._config = config
+        self._lock = threading.RLock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self, job: SupervisedJob) -> AttemptLink:
         mine, theirs = socket.socketpair()
-        with theirs:
+        with theirs, self._lock:
             for attempt in (1, 2):
                 try:
                     self._hand(theirs)
@@ -118,10 +120,11 @@ class Launcher:
 
     def start_if_down(self) -> None:
         """Have the launcher ready before the first step needs it."""
-        if self._control is None:
-            self.start()
+        with self._lock:
+            if self._control is None:
+                self._start()
 
-    def start(self) -> None:
+    def _start(self) -> None:
         mine, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
@@ -146,16 +149,17 @@ class Launcher:
         self._control = mine
 
     def close(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+            if self._process is not None:
+                try:
+                    self._process.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+                self._process = None
 
 
 def supervisor_lives(folder: Path) -> bool:

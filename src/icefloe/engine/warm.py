@@ -48,8 +48,7 @@ def run(spec: Mapping[str, Any]) -> NoReturn:
         _show(spec)
         os.environ.clear()
         os.environ.update(spec["env"])
-        if faults.VARIABLE in os.environ:
-            faults.arm(os.environ[faults.VARIABLE])
+        faults.arm(os.environ.get(faults.VARIABLE, ""))  # not what the launcher was started with
         sys.argv = [spec["module"], *spec["argv"][3:]]
         sys.path.insert(0, spec["cwd"])
         for stream in (sys.stdout, sys.stderr):

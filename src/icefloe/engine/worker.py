@@ -24,6 +24,7 @@ from icefloe.engine.conductor import Conductor
 from icefloe.engine.evaluation import Evaluation
 from icefloe.engine.events import HandedOver, Refused, SignalsArrived, TimeOut, WaitingInVain
 from icefloe.engine.executor import Executor
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.lease import Lease, LivenessMonitor
 from icefloe.engine.preparation import Preparation
 from icefloe.engine.reactor import Reactor
@@ -53,7 +54,7 @@ READY_LOOK = 200
 class Worker:
     """``serves`` None works for every run; else only for the trees of these root runs (``icefloe run --wait`` in place).
 
-    ``warm`` starts the local Spark server before the first step needs it.
+    ``warm`` starts the local Spark server before the first step needs it. ``launchers`` are another's, who closes them; else it has its own.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Worker:
         registry: Registry | None = None,
         conductor: Conductor | None = None,
         warm: bool = False,
+        launchers: Launchers | None = None,
     ) -> None:
         platforms.require_linux()
         self.config = config
@@ -85,7 +87,9 @@ class Worker:
         )
         self.queue = WorkQueue(self.conductor, self.id, self.slots, serves, registry.instant, config.engine.limits)
         self.preparation = Preparation(config, database, self.conductor, registry)
-        self.executor = Executor(config, database, registry, self.preparation, self.queue, self._lease, self._reactor)
+        self.executor = Executor(
+            config, database, registry, self.preparation, self.queue, self._lease, self._reactor, launchers
+        )
         self.queue.in_hand = lambda: len(self.executor.attempts)
         self._spark_server = SparkServerStarter(
             config,
