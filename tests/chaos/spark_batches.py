@@ -35,7 +35,7 @@ from icefloe.lake import Lake
 from icefloe.service.client import Client
 from icefloe.service.views import StepView
 from icefloe.spark import server
-from icefloe.spark.order import Order
+from icefloe.spark.order import ProgramOrder
 from icefloe.spark.session import connect
 from icefloe.store import migrations
 from icefloe.store.database import Database
@@ -280,7 +280,7 @@ class Arena:
         own.mkdir()
         given = _order_of(process)
         assert given is not None
-        order = Order.read(given)
+        order = ProgramOrder.read(given)
         ghost = replace(order, session_id=str(uuid4()), branch=f"{order.branch}_ghost", folder=str(own))
         (own / "order.json").write_text(ghost.to_json())
         environment = {

@@ -17,10 +17,10 @@ from icefloe.planner import cost
 from icefloe.planner.inputs import WriteRequest
 from icefloe.service.explain import Explaining
 from icefloe.spark.session import connect
-from icefloe.steps.writing import execution, write_report
-from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write import execution, write_report
+from icefloe.steps.write.versions import LogicOrder
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_report import WriteReport
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project

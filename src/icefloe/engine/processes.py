@@ -26,7 +26,7 @@ from icefloe.steps.contract import ProcessResult
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SupervisedJob:
     """What a supervisor is asked to do. ``lease_until`` is a time on this machine's monotonic clock."""
 
     argv: tuple[str, ...]
@@ -46,7 +46,7 @@ class Job:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
 
 
-class Link:
+class AttemptLink:
     """The worker's end of the line to one supervisor."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -96,7 +96,7 @@ class Launcher:
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def launch(self, job: Job) -> Link:
+    def launch(self, job: SupervisedJob) -> AttemptLink:
         mine, theirs = socket.socketpair()
         with theirs, self._lock:
             for attempt in (1, 2):
@@ -107,7 +107,7 @@ class Launcher:
                     self.close()
                     if attempt == 2:
                         raise
-        link = Link(mine)
+        link = AttemptLink(mine)
         with suppressed.errors("supervisor.tell", OSError), suppress(ConnectionError):  # its end is heard by the link
             mine.sendall(job.to_line())
         return link
@@ -191,29 +191,29 @@ def result_of(data: Mapping[str, Any]) -> ProcessResult:
 def end_leftovers(attempt: str, *, within: float = 5.0) -> list[int]:
     """End every process that carries this attempt in its environment. Returns those found."""
     needle = f"{supervisor.ATTEMPT_VARIABLE}={attempt}".encode()
-    found: list[int] = []
+    ended: list[int] = []
     deadline = time.monotonic() + within
     while left := _carrying(needle):
-        found += [pid for pid in left if pid not in found]
+        ended += [pid for pid in left if pid not in ended]
         for pid in left:
             supervisor.signal_quietly(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             break
         time.sleep(0.005)
-    return found
+    return ended
 
 
 def _carrying(needle: bytes) -> list[int]:
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
                 environ = Path(f"/proc/{entry.name}/environ").read_bytes()
                 if needle in environ.split(b"\0") and not _is_zombie(entry.name):
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except (FileNotFoundError, ProcessLookupError, PermissionError):  # has ended, or is another user's
                 continue
-    return found
+    return pids
 
 
 def _is_zombie(pid: str) -> bool:
