@@ -108,9 +108,8 @@ def run(wanted: list[str], *, long: bool) -> int:
     for result in results:
         if result.shown:
             print(result.shown, flush=True)
-    print(f"the slowest {SLOWEST}:")
-    for seconds, name in sorted((timed for result in results for timed in result.times), reverse=True)[:SLOWEST]:
-        print(f"  {seconds:>7.1f} s  {name}")
+    slowest = sorted((timed for result in results for timed in result.times), reverse=True)[:SLOWEST]
+    print("\n".join(["the slowest tests:", *(f"  {seconds:>7.1f} s  {name}" for seconds, name in slowest)]))
     for result in results:
         mark = "FAILED" if result.failed else "ok"
         print(
