@@ -15,6 +15,7 @@ from icefloe import config as configuration
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Refused
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.worker import Worker
 from icefloe.service.runs import Runs
 from icefloe.service.state import open_database
@@ -30,14 +31,15 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself.
+    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself. ``launchers`` are
+    another's, who closes them.
 
     with Client() as icefloe:
         run = icefloe.runs.start("playback.agg", {"DAY": 20260101})
         icefloe.work(run.run_id)
     """
 
-    def __init__(self, config: Config | Path | None = None) -> None:
+    def __init__(self, config: Config | Path | None = None, *, launchers: Launchers | None = None) -> None:
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
@@ -45,6 +47,8 @@ class Client:
             self.database, self.conductor.definitions, catalog=self.config.catalog.name, config=self.config
         )
         self.runs = Runs(self.config, self.database, self.conductor)
+        self._launchers = launchers or Launchers(self.config)
+        self._owns_launchers = launchers is None
 
     def __enter__(self) -> Client:
         return self
@@ -55,6 +59,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        if self._owns_launchers:
+            self._launchers.close()
         self.database.close()
 
     @cached_property
@@ -95,9 +101,12 @@ class Client:
         return _Waiting(self, run_id, on_change).wait(timeout)
 
     def work(self, run_id: str, *, on_change: Callable[[RunView], None] | None = None) -> RunView:
-        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises."""
+        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises.
+
+        What launches its steps stays until the client is closed: the next run does not wait for imports again.
+        """
         serves = frozenset({run_id, *self.runs.ahead_of(run_id)})
-        worker = Worker(self.config, self.database, serves=serves)
+        worker = Worker(self.config, self.database, serves=serves, launchers=self._launchers)
         waiting = _Waiting(self, run_id, on_change)
         failure: list[BaseException] = []
 
