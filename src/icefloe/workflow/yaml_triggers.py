@@ -20,18 +20,16 @@ from icefloe.workflow.model import (
     TRIGGER_KINDS,
     CronTrigger,
     IntervalTrigger,
-    Param,
     SignalCondition,
     SignalTrigger,
     Trigger,
     WatermarkTrigger,
 )
-from icefloe.workflow.parameters import read_params
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Findings, suggestion
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.values import clip
-from icefloe.workflow.yaml_signals import read_match
+from icefloe.workflow.yaml_signals import read_match, read_nested_params
 
 
 def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigger, ...]:
@@ -95,11 +93,6 @@ def _fields(entry: Entry, beside: dict[str, Entry], level: str, main: str, findi
     return Fields(MapNode(entry.position, options), level, findings)
 
 
-def _params(fields: Fields) -> tuple[Param, ...]:
-    node = fields.map("params")
-    return read_params(node.entries.values(), fields.findings) if node is not None else ()
-
-
 _NEEDS: dict[type[Trigger], tuple[str, str, str]] = {
     CronTrigger: ("trigger.cron", "a cron trigger needs an expression", "cron: '0 3 * * *'"),
     IntervalTrigger: ("trigger.interval", "an interval trigger needs a duration", "every: 15m"),
@@ -124,7 +117,7 @@ def _trigger(cls: Any, fields: Fields) -> Trigger | None:
                 code, message, hint = _NEEDS[cls]
                 fields.error(code, message, fields.position, hint)
             return None
-    trigger: Trigger = cls(**values, params=_params(fields))
+    trigger: Trigger = cls(**values, params=read_nested_params(fields))
     return trigger
 
 
