@@ -36,7 +36,7 @@ def read_outputs(fields: Fields) -> tuple[SignalOutput, ...]:
 
 def read_watermark_dependencies(fields: Fields) -> tuple[WatermarkDependency, ...]:
     """``watermark_dependencies: [{table: db.t, reached: "${DATE}"}]``."""
-    found = []
+    dependencies = []
     for item in _as_items(fields, "watermark_dependencies"):
         if not isinstance(item, MapNode):
             _wrong(item, "a map {table, reached}", fields.findings)
@@ -49,19 +49,21 @@ def read_watermark_dependencies(fields: Fields) -> tuple[WatermarkDependency, ..
         if table is None or entry is None:
             inner.error("definition.missing-key", "a watermark dependency needs 'table' and 'reached'", item.position)
         elif reached is not None:
-            found.append(WatermarkDependency(table, Param("reached", reached.type, reached.value, reached.expression)))
-    return tuple(found)
+            dependencies.append(
+                WatermarkDependency(table, Param("reached", reached.type, reached.value, reached.expression))
+            )
+    return tuple(dependencies)
 
 
 def read_match(fields: Fields) -> tuple[SignalMatch, ...]:
     """``match_params``: a value to equal, or ``{value | expression, operator}``."""
     node = fields.map("match_params")
-    found = []
+    matches = []
     for entry in node.entries.values() if node is not None else ():
         match = _match(entry, fields.findings)
         if match is not None:
-            found.append(match)
-    return tuple(found)
+            matches.append(match)
+    return tuple(matches)
 
 
 def _match(entry: Entry, findings: Findings) -> SignalMatch | None:

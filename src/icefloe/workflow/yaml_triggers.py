@@ -35,7 +35,7 @@ from icefloe.workflow.yaml_signals import read_match, read_nested_params
 def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigger, ...]:
     """All triggers in a ``Trigger:`` value."""
     items = node.items if isinstance(node, ListNode) else [node]
-    found: list[Trigger] = []
+    triggers: list[Trigger] = []
     for item in items:
         if isinstance(item, ScalarNode) and isinstance(item.value, str):
             item = MapNode(item.position, {"cron": Entry("cron", item.position, item)})
@@ -48,9 +48,9 @@ def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigg
             )
             continue
         for trigger in _read_map(item, findings):
-            found.append(trigger)
+            triggers.append(trigger)
             places.triggers.append(item.position)
-    return tuple(found)
+    return tuple(triggers)
 
 
 def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
@@ -64,7 +64,7 @@ def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
             suggestion(key, LEVELS["trigger"].names(), "kinds"),
         )
         return []
-    found = []
+    triggers = []
     beside = {key: entry for key, entry in node.entries.items() if entry not in kinds.values()}
     if len(kinds) > 1 and beside:
         entry = next(iter(beside.values()))
@@ -79,8 +79,8 @@ def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
         cls = TRIGGER_KINDS[name]
         trigger = _trigger(cls, _fields(entry, beside, f"{name} trigger", declaration(cls, cls.bare).key, findings))
         if trigger is not None:
-            found.append(trigger)
-    return found
+            triggers.append(trigger)
+    return triggers
 
 
 def _fields(entry: Entry, beside: dict[str, Entry], level: str, main: str, findings: Findings) -> Fields:
@@ -144,19 +144,19 @@ def _conditions(item: Node, findings: Findings) -> list[SignalCondition]:
         return []
     if any(LEVELS["signal"].match(key) == "name" for key in item.entries):
         return [_condition(Fields(item, "signal", findings))]
-    found = []
+    conditions = []
     for entry in item.entries.values():
         if isinstance(entry.value, MapNode):
-            found.append(replace(_condition(Fields(entry.value, "signal", findings)), name=entry.key))
+            conditions.append(replace(_condition(Fields(entry.value, "signal", findings)), name=entry.key))
         elif isinstance(entry.value, ScalarNode) and entry.value.value is None:
-            found.append(SignalCondition(entry.key))
+            conditions.append(SignalCondition(entry.key))
         else:
             findings.error(
                 "definition.wrong-type",
                 f"'{clip(entry.key)}' must be a map, this is {describe(entry.value)}",
                 entry.value.position,
             )
-    return found
+    return conditions
 
 
 def _partitions(fields: Fields) -> dict[str, list[str | int | bool]]:
