@@ -148,7 +148,25 @@ def by_day(connection: Connection, *, workflow_id: str | None, since: float) -> 
     )
     if workflow_id is not None:
         query = query.where(savings.c.workflow_id == workflow_id)
-    return [DaySum(*(int(value) for value in row[:8]), float(row[8]), int(row[9])) for row in connection.execute(query)]
+    days = []
+    for row in connection.execute(query):
+        number, runs, *sizes, seconds, timed = row
+        files, rows, size, instead_files, instead_rows, instead_size = map(int, sizes)
+        days.append(
+            DaySum(
+                int(number),
+                int(runs),
+                files,
+                rows,
+                size,
+                instead_files,
+                instead_rows,
+                instead_size,
+                float(seconds),
+                int(timed),
+            )
+        )
+    return days
 
 
 def roll_up(connection: Connection, due: sa.ColumnElement[bool], most: int) -> list[tuple[str, str, str]]:
