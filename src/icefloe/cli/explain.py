@@ -13,7 +13,7 @@ from icefloe.cli.output import Output, OutputOption, byte_text, console, note, p
 from icefloe.errors import UsageError
 
 if TYPE_CHECKING:
-    from icefloe.planner.plan import Cost, Plan, Statement
+    from icefloe.planner.plan import Cost, Plan, PlannedStatement
     from icefloe.service.explain import Explained
 
 
@@ -126,7 +126,7 @@ def _costs(plan: Plan) -> None:
     console.print(table)
 
 
-def _statements(plan: Plan) -> tuple[Statement, ...]:
+def _statements(plan: Plan) -> tuple[PlannedStatement, ...]:
     """What Spark is asked."""
     if plan.search is None:
         return plan.statements

@@ -16,7 +16,7 @@ from itertools import islice
 from icefloe.lake import history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import operation_of, own_manifests
-from icefloe.lake.manifests import DATA, Manifest, Status, readable
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, readable
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.partitions import FILE_FIELDS, PartitionChange, PartitionsBuilder
 
@@ -101,7 +101,7 @@ class ArrivalReader:
             manifest = Manifest.open(table.read, one)
             with readable(one.path):
                 for entry in manifest.scan(FILE_FIELDS):
-                    if entry["status"] == Status.ADDED:
+                    if entry["status"] == EntryStatus.ADDED:
                         builder.add(one.spec_id, entry["data_file"], side="added")
         found = Arrival(snapshot.id, snapshot.timestamp_ms, snapshot.is_first, builder.result())
         self._keep(key, found)

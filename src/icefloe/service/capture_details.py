@@ -140,7 +140,7 @@ def _steps(client: Client, connection: Connection, record: CaptureRecord) -> Ite
     """The Spark steps of the run, and of the runs inside it."""
 
     def image_of(run_id: str) -> RunSnapshot:
-        return client.conductor.images.get(connection, run_id)
+        return client.conductor.snapshots.get(connection, run_id)
 
     def content(digest: str) -> bytes | None:
         return definitions.file(connection, digest)

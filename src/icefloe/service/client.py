@@ -15,6 +15,7 @@ from icefloe import config as configuration
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Refused
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.worker import Worker
 from icefloe.errors import UsageError
 from icefloe.service.runs import Runs
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from icefloe.service.explain import Explained
     from icefloe.service.previews import Consumer
     from icefloe.service.run_history import RunHistory
+<<<<<<< HEAD
     from icefloe.service.savings import Savings
+=======
+    from icefloe.service.saved_so_far import SavedSoFar
+>>>>>>> server
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
@@ -42,13 +47,15 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself.
+    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself. ``launchers`` are
+    another's, who closes them.
 
     with Client() as icefloe:
         run = icefloe.runs.start("playback.agg", {"DAY": 20260101})
         icefloe.work(run.run_id)
     """
 
+<<<<<<< HEAD
     def __new__(cls, config: Config | Path | str | None = None, *, token: str | None = None) -> Any:
         """With the address of a server: a client of that one, which needs a token."""
         if isinstance(config, str) and config.startswith(("http://", "https://")):
@@ -61,6 +68,9 @@ class Client:
         if token is not None:
             raise UsageError("a token is for a server, and this is a folder", hint="Client('https://…', token=…)")
         config = Path(config) if isinstance(config, str) else config
+=======
+    def __init__(self, config: Config | Path | None = None, *, launchers: Launchers | None = None) -> None:
+>>>>>>> server
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
@@ -68,6 +78,8 @@ class Client:
             self.database, self.conductor.definitions, catalog=self.config.catalog.name, config=self.config
         )
         self.runs = Runs(self.config, self.database, self.conductor)
+        self._launchers = launchers or Launchers(self.config)
+        self._owns_launchers = launchers is None
 
     def __enter__(self) -> Client:
         return self
@@ -78,6 +90,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        if self._owns_launchers:
+            self._launchers.close()
         self.database.close()
 
     @cached_property
@@ -100,6 +114,13 @@ class Client:
         from icefloe.service.workflow_overview import WorkflowOverviews
 
         return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def saved(self) -> SavedSoFar:
+        """What was saved so far, in all."""
+        from icefloe.service.saved_so_far import SavedSoFar
+
+        return SavedSoFar(self.database)
 
     @cached_property
     def lags(self) -> ConsumerLags:
@@ -207,9 +228,12 @@ class Client:
         return _Waiting(self, run_id, on_change).wait(timeout)
 
     def work(self, run_id: str, *, on_change: Callable[[RunView], None] | None = None) -> RunView:
-        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises."""
+        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises.
+
+        What launches its steps stays until the client is closed: the next run does not wait for imports again.
+        """
         serves = frozenset({run_id, *self.runs.ahead_of(run_id)})
-        worker = Worker(self.config, self.database, serves=serves)
+        worker = Worker(self.config, self.database, serves=serves, launchers=self._launchers)
         waiting = _Waiting(self, run_id, on_change)
         failure: list[BaseException] = []
 

@@ -25,9 +25,9 @@ from icefloe.store import captures, definitions, signals
 from icefloe.store.captures import PublicationSummary
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
-from icefloe.triggers import circles
-from icefloe.triggers.plans import Plan, plan
-from icefloe.triggers.sources import Watched, canonical, watched, workflow_values
+from icefloe.triggers import cycles
+from icefloe.triggers.plans import TriggerPlan, plan
+from icefloe.triggers.sources import WatchedTable, canonical, watched_tables, workflow_values
 from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 
 MOST_WORKFLOWS = 1000
@@ -65,8 +65,8 @@ class WorkflowTables:
     version: int
     reads: frozenset[str]
     writes: frozenset[str]
-    captured: tuple[Watched, ...]
-    plan: Plan
+    captured: tuple[WatchedTable, ...]
+    plan: TriggerPlan
     unclear: bool = False
 
     @property
@@ -184,19 +184,19 @@ class DefinitionTables:
         if found is None:
             definition = self._cache.get(connection, *key)
             read = partial(_text, connection, definition.files)
-            found = tables_of(circles.Definition(definition.workflow, read), record.latest_version, self._catalog)
+            found = tables_of(cycles.ParsedDefinition(definition.workflow, read), record.latest_version, self._catalog)
             self._versions[key] = found
             while len(self._versions) > 2 * MOST_WORKFLOWS:
                 self._versions.popitem(last=False)
         return found
 
 
-def tables_of(definition: circles.Definition, version: int, catalog: str) -> WorkflowTables:
+def tables_of(definition: cycles.ParsedDefinition, version: int, catalog: str) -> WorkflowTables:
     """Never raises: what a definition does not tell is left out."""
     workflow = definition.workflow
     planned = plan(workflow, version, catalog=catalog)
     captured = _captured(workflow, catalog)
-    writes = circles.targets_of(definition, catalog)
+    writes = cycles.targets_of(definition, catalog)
     named = {one.table for one in captured} | set(planned.completeness)
     named |= {one.table for armed in planned.triggers for one in armed.watches}
     read, unclear = _read_by_sql(definition, catalog)
@@ -210,14 +210,14 @@ def _text(connection: Connection, files: Mapping[str, str], key: str) -> str | N
     return None if content is None else content.decode("utf-8", "replace")
 
 
-def _captured(workflow: Workflow, catalog: str) -> tuple[Watched, ...]:
+def _captured(workflow: Workflow, catalog: str) -> tuple[WatchedTable, ...]:
     try:
-        return watched(workflow, IncrementalTrigger(), catalog=catalog)
+        return watched_tables(workflow, IncrementalTrigger(), catalog=catalog)
     except IcefloeError:
         return ()  # only a run knows them
 
 
-def _read_by_sql(definition: circles.Definition, catalog: str) -> tuple[set[str], bool]:
+def _read_by_sql(definition: cycles.ParsedDefinition, catalog: str) -> tuple[set[str], bool]:
     values = {name: value for name, value in workflow_values(definition.workflow).items() if isinstance(value, str)}
     found: set[str] = set()
     unclear = False
@@ -225,7 +225,7 @@ def _read_by_sql(definition: circles.Definition, catalog: str) -> tuple[set[str]
         if not isinstance(step, TypedStep) or step.type.lower() != "spark":
             unclear |= isinstance(step, TypedStep) and step.type.lower() in ("python", "shell")
             continue
-        text = circles.sql_of(definition, str(step.settings.get("script", "")), values)
+        text = cycles.sql_of(definition, str(step.settings.get("script", "")), values)
         unclear |= not text
         found |= read_by(text, catalog)
     return found, unclear
@@ -262,7 +262,7 @@ def _named(names: Iterable[tuple[str, ...]], catalog: str) -> Iterator[str]:
             parts = parts[1:]
         if len(parts) > 2 and (parts[-1] in _METADATA_TABLES or parts[-1].startswith(("branch_", "tag_"))):
             parts = parts[:-1]
-        if circles.KNOWN_TO_THE_RUN in parts:
+        if cycles.KNOWN_TO_THE_RUN in parts:
             continue
         try:
             yield canonical(".".join("`" + part.replace("`", "``") + "`" for part in parts), catalog)

@@ -11,6 +11,7 @@ from icefloe.steps.registry import installed
 from icefloe.store import definitions
 from icefloe.store.definitions import VersionRecord
 from icefloe.workflow.diff import Diff, diff
+from icefloe.workflow.model import Workflow
 from icefloe.workflow.versions import WorkflowVersion
 
 if TYPE_CHECKING:
@@ -60,3 +61,8 @@ def compare(client: Client, workflow_id: str, before: int, after: int) -> Compar
 
 def _parsed(record: VersionRecord) -> WorkflowVersion:
     return WorkflowVersion.from_dict(json.loads(record.definition))
+
+
+def workflow_of(client: Client, workflow_id: str, version: int) -> Workflow:
+    with client.database.read() as connection:
+        return client.conductor.definitions.get(connection, workflow_id, version).workflow

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from icefloe.capture.completeness import said_by
+from icefloe.capture.completeness import stated_watermark
 from icefloe.errors import IcefloeError
 from icefloe.lake import history
 from icefloe.lake.catalog import LoadedTable
@@ -21,8 +21,8 @@ from icefloe.service.definition_tables import KnownTables, WorkflowTables
 from icefloe.store import triggers
 from icefloe.store.database import Database
 from icefloe.triggers import workflow_snapshots
-from icefloe.triggers.plans import Armed
-from icefloe.triggers.unseen import unseen
+from icefloe.triggers.pending_changes import pending_changes
+from icefloe.triggers.plans import ArmedTrigger
 from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import IncrementalTrigger
 
@@ -112,10 +112,14 @@ def freshness_of(table: str, known: KnownTables, behind: Mapping[str, _Behind], 
     judged = [behind[name] for name in known.writers(table) if name in behind]
     worst = max(judged, key=lambda one: (one.state == "late", one.state == "unknown", -one.goal), default=None)
     if isinstance(answer, IcefloeError):
-        head, through, problem = None, said_by(known.watermarks.get(table), {}), f"{answer.code}: {answer.message}"
+        head, through, problem = (
+            None,
+            stated_watermark(known.watermarks.get(table), {}),
+            f"{answer.code}: {answer.message}",
+        )
     else:
         head, problem = head_of(answer), None
-        through = said_by(known.watermarks.get(table), answer.metadata.properties)
+        through = stated_watermark(known.watermarks.get(table), answer.metadata.properties)
     state: State = "unknown" if worst is None else worst.state
     why = "no goal is set: freshness: 30m in the workflow that writes it" if worst is None else worst.why
     return TableFreshness(
@@ -146,7 +150,7 @@ def number(snapshot: Snapshot, key: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _behind_reading(snapshot: WorkflowSnapshot, reading: Armed, loaded: Loaded, now: float) -> _Behind:
+def _behind_reading(snapshot: WorkflowSnapshot, reading: ArmedTrigger, loaded: Loaded, now: float) -> _Behind:
     goal, name = snapshot.plan.workflow.freshness, snapshot.record.id
     assert goal is not None
     assert isinstance(reading.trigger, IncrementalTrigger)
@@ -156,7 +160,7 @@ def _behind_reading(snapshot: WorkflowSnapshot, reading: Armed, loaded: Loaded, 
         if not isinstance(answer, LoadedTable):
             problem = answer.message if answer is not None else "it has not been read"
             return _Behind(name, goal, None, f"{watched.table} cannot be read: {problem}")
-        found = unseen(
+        found = pending_changes(
             answer.metadata,
             watched.table,
             ref=watched.ref,

@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe import suppressed
-from icefloe.capture import building
-from icefloe.capture.planning import starting_point
+from icefloe.capture import build
+from icefloe.capture.snapshot_ranges import starting_point
 from icefloe.capture.sources import Source
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import ConflictError, IcefloeError, NotFoundError, UsageError
@@ -338,7 +338,7 @@ class Interventions:
             self._discard(seen.held)
 
     def _discard(self, held: CaptureRecord) -> None:
-        if building.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id):
+        if build.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id):
             with self._database.write() as connection:
                 captures.set_released(connection, held.id)
 

@@ -9,8 +9,9 @@ from sqlalchemy.engine import Connection
 
 from icefloe.engine.graph import FOREACH
 from icefloe.engine.states import PENDING, RunStatus, StepStatus
-from icefloe.errors import ConflictError, NotFoundError
+from icefloe.errors import NotFoundError
 from icefloe.service.failures import Failure, failed_steps, failure_of
+from icefloe.service.run_actions import seen
 from icefloe.service.views import RunView
 from icefloe.store import audits, definitions, run_history, runs
 from icefloe.store.audits import AuditRecord
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 LAST_LINES = 400
 MOST_ITERATIONS = 50
 _BAD = ("FAILED", "TIMED_OUT", "STOPPED")
-
-
-class RunChangedError(ConflictError):
-    """Somebody else acted on the run after the page was opened."""
-
-    code = "run.changed"
-    retryable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +116,7 @@ def run_details(client: Client, run_id: str) -> RunDetails:
         worker_alive=view.ended or client.worker_alive(),
         usual_seconds={} if view.ended else _usual_seconds(client, view),
         waits_behind=ahead[0] if ahead else None,
-        seen=f"{view.status}.{view.restarts}",
+        seen=seen(view),
     )
 
 
@@ -148,25 +142,6 @@ def skippable_of(view: RunView) -> frozenset[str]:
         step.id
         for step in view.steps
         if (status := StepStatus(step.status)).failed or status in PENDING or status.active
-    )
-
-
-def refuse_if_changed(client: Client, run_id: str, seen: str) -> None:
-    """Raise :class:`RunChangedError` when the run is not as a form has seen it."""
-    view = client.runs.show(run_id, events=False)
-    if seen and seen != f"{view.status}.{view.restarts}":
-        raise changed(client, view)
-
-
-def changed(client: Client, view: RunView) -> RunChangedError:
-    """What happened to a run since, and by whom, if it was somebody."""
-    with client.database.read() as connection:
-        last = audits.listing(connection, subject=view.run_id, most=1)
-    done = f"{last[0].who} did this last: {last[0].verb}" if last else "it went on by itself"
-    return RunChangedError(
-        f"run {view.run_id} is {view.request or view.status} now: {done}",
-        hint="look at it again; nothing was done",
-        where=view.run_id,
     )
 
 

@@ -51,19 +51,24 @@ def fixed_of(workflow: Workflow) -> tuple[Param, ...]:
     return tuple(param for param in workflow.params if param.mode not in _GIVEN_AT_START)
 
 
-def values_of(fields: tuple[ParameterField, ...], typed: Mapping[str, str]) -> dict[str, Any]:
-    """What differs from the defaults, as values. An empty field is the default. Raises :class:`ParamError`."""
+def values_of(
+    fields: tuple[ParameterField, ...], typed: Mapping[str, str], *, unchanged_counts: bool = False
+) -> dict[str, Any]:
+    """What differs from the defaults, as values. An empty field is the default. Raises :class:`ParamError`.
+
+    ``unchanged_counts``: what equals the default is given too, because the run has another value by now.
+    """
     found = {}
     for field in fields:
         text = typed.get(field.name, "").replace("\r\n", "\n")
-        if not text.strip() or text == field.default:
+        if not text.strip() or (text == field.default and not unchanged_counts):
             continue
         try:
             found[field.name] = _value(field, text)
         except (Mismatch, ValueError, RecursionError) as error:
             hint = f"{field.name} is a {field.type.notation}" + (f": {field.hint}" if field.hint else "")
             raise ParamError(f"{field.name}: {error}", hint=hint) from None
-    missing = [field.name for field in fields if field.required and field.name not in found]
+    missing = [field.name for field in fields if field.required and field.name not in found and not unchanged_counts]
     if missing:
         raise ParamError(f"{', '.join(missing)}: no value", hint="whoever starts a run gives a value for it")
     return found

@@ -13,6 +13,7 @@ from icefloe.store.run_history import RunLine, StepOutcome
 
 __all__ = ["RunHistory", "RunLine", "RunListing", "StepGrid", "StepOutcome"]
 
+STATUSES = tuple(status.value for status in RunStatus)
 MOST_STEPS = 400
 """Rows of a grid. A workflow with more of them shows the first."""
 

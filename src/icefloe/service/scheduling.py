@@ -15,13 +15,13 @@ from icefloe.service.runs import NotClaimedError, Runs
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers.clocks import Clock
-from icefloe.triggers.firing import TriggerEvent
+from icefloe.triggers.run_start import TriggerEvent
 from icefloe.triggers.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarter:
-    """See :class:`icefloe.triggers.firing.Starter`."""
+    """See :class:`icefloe.triggers.run_start.Starter`."""
 
     runs: Runs
 

@@ -18,7 +18,7 @@ from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.errors import MetadataUnreadableError
-from icefloe.lake.polling import Polling
+from icefloe.lake.metadata_poll import MetadataPoll
 from icefloe.table_names import Identifier, parse_identifier
 
 MOST_KEPT = 500
@@ -50,7 +50,7 @@ class TableMetadataCache:
         self._fresh_seconds = fresh_seconds
         self._patience_seconds = patience_seconds
         self._clock = clock
-        self._opened: tuple[Lake, Polling] | None = None
+        self._opened: tuple[Lake, MetadataPoll] | None = None
         self._opening = threading.Lock()
         self._changed = threading.Condition()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
@@ -117,11 +117,11 @@ class TableMetadataCache:
         finally:
             self._put({}, done=names)
 
-    def _open(self) -> tuple[Lake, Polling]:
+    def _open(self) -> tuple[Lake, MetadataPoll]:
         with self._opening:
             if self._opened is None:
                 lake = self._open_lake()
-                self._opened = lake, Polling(lake.tables)
+                self._opened = lake, MetadataPoll(lake.tables)
             return self._opened
 
     def _identifiers(self, lake: Lake, names: list[str]) -> dict[str, Identifier]:
@@ -163,7 +163,7 @@ class TableMetadataCache:
         for thread in threads:
             thread.join()
 
-    def _read(self, lake: Lake, polling: Polling, name: str, identifier: Identifier) -> None:
+    def _read(self, lake: Lake, polling: MetadataPoll, name: str, identifier: Identifier) -> None:
         answer: LoadedTable | IcefloeError
         try:
             if polling.at_once:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from icefloe.capture.completeness import said_by
+from icefloe.capture.completeness import stated_watermark
 from icefloe.errors import IcefloeError, NotFoundError
 from icefloe.lake import history, pins
 from icefloe.lake.catalog import LoadedTable
@@ -244,7 +244,7 @@ def _summaries(client: Client, known: KnownTables, names: list[str]) -> list[Tab
                 number(head, "total-records") if head else (0 if is_read else None),
                 number(head, "total-data-files") if head else (0 if is_read else None),
                 number(head, "total-files-size") if head else (0 if is_read else None),
-                said_by(known.watermarks.get(name), properties),
+                stated_watermark(known.watermarks.get(name), properties),
                 freshness_of(name, known, behind, loaded) if name in targets else None,
                 tuple(by_table.get(name, ())),
                 tuple(known.readers(name)),

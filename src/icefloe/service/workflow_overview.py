@@ -25,7 +25,7 @@ from icefloe.store.run_history import RunLine
 from icefloe.store.tables import workflow_versions
 from icefloe.store.triggers import TriggerRecord
 from icefloe.triggers.next_fires import next_fires
-from icefloe.triggers.plans import Armed, plan
+from icefloe.triggers.plans import ArmedTrigger, plan
 from icefloe.workflow.model import RunRule
 from icefloe.workflow.versions import WorkflowVersion
 
@@ -46,7 +46,7 @@ class WorkflowFacts:
     steps: int
     run_rule: str
     freshness: float | None
-    armed: tuple[Armed, ...]
+    armed: tuple[ArmedTrigger, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class WorkflowOverview:
     next_start: float | None
     blocked_by: str | None
     incidents: tuple[IncidentRecord, ...]
+    armed: tuple[ArmedTrigger, ...] = ()
 
     @property
     def last_ended(self) -> RunLine | None:
@@ -99,7 +100,9 @@ class WorkflowOverview:
         return "stopped" if last.status == "STOPPED" else "ok"
 
     def to_dict(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("outcomes", "incidents")}
+        values = {
+            name: getattr(self, name) for name in self.__slots__ if name not in ("outcomes", "incidents", "armed")
+        }
         return {
             **values,
             "state": self.state,
@@ -157,7 +160,7 @@ class WorkflowOverviews:
                     facts.criticality, facts.steps, tuple(armed.kind for armed in facts.armed), facts.run_rule,
                     facts.freshness, record.paused, record.active, record.updated_at, tuple(newest[record.id]),
                     min(fires, default=None), _blocked_by(connection, record, facts, newest[record.id]),
-                    tuple(opened.get(record.id, ())),
+                    tuple(opened.get(record.id, ())), facts.armed,
                 )
             )  # fmt: skip
         return found

@@ -96,7 +96,7 @@ class Workflows:
         pushed = packed.version.workflow
         if not any(isinstance(trigger, IncrementalTrigger) for trigger in pushed.triggers):
             return
-        from icefloe.triggers import circles  # PyIceberg takes a second to import
+        from icefloe.triggers import cycles  # PyIceberg takes a second to import
 
         def reader(files: Mapping[str, str], read: Callable[[str], bytes | None]) -> Callable[[str], str | None]:
             def text(key: str) -> str | None:
@@ -105,15 +105,17 @@ class Workflows:
 
             return text
 
-        def others() -> Iterator[circles.Definition]:
+        def others() -> Iterator[cycles.ParsedDefinition]:
             for record in definitions.listing(connection):
                 if record.latest_version and record.id != pushed.id:
                     one = self._cache.latest(connection, record.id)
-                    yield circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+                    yield cycles.ParsedDefinition(
+                        one.workflow, reader(one.files, partial(definitions.file, connection))
+                    )
 
         mine = {file.key: file.digest for file in packed.version.files}
-        definition = circles.Definition(pushed, reader(mine, packed.contents.get))
-        circles.refuse_circles(definition, others(), catalog=self._catalog)
+        definition = cycles.ParsedDefinition(pushed, reader(mine, packed.contents.get))
+        cycles.refuse_cycles(definition, others(), catalog=self._catalog)
 
     def listing(self, after: str | None = None, most: int | None = None) -> list[WorkflowView]:
         """By id; ``after`` and ``most``: a page of them."""

@@ -83,13 +83,13 @@ class CaptureRecord:
 
 def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: float) -> ConsumerRecord:
     """The consumer, held until the transaction ends; made when it is new."""
-    found = lock_consumer(connection, name)
-    if found is None:
+    consumer = lock_consumer(connection, name)
+    if consumer is None:
         values = {"name": name, "workflow_id": workflow_id, "version": 0, "created_at": now}
         insert_if_absent(connection, consumers, values)
-        found = lock_consumer(connection, name)
-        assert found is not None
-    return found
+        consumer = lock_consumer(connection, name)
+        assert consumer is not None
+    return consumer
 
 
 def lock_consumer(connection: Connection, name: str) -> ConsumerRecord | None:

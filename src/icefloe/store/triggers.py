@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from icefloe.store.database import insert_if_absent
-from icefloe.store.tables import checkpoints, consumers, events, runs, schedulers, triggers
+from icefloe.store.tables import consumers, events, runs, schedulers, triggers
 
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
 # Literally the predicate of the partial index: SQLite does not see through bound values (3.40).
@@ -169,13 +169,6 @@ def workflows_moved(connection: Connection, after: int) -> set[str]:
 
 def consumer_versions(connection: Connection) -> dict[str, int]:
     return {row.name: int(row.version) for row in connection.execute(sa.select(consumers.c.name, consumers.c.version))}
-
-
-def lag_since(connection: Connection, names: Collection[str]) -> float | None:
-    """When the checkpoint of these consumers that is furthest back was last moved."""
-    query = sa.select(sa.func.min(checkpoints.c.moved_at)).where(checkpoints.c.consumer.in_(sorted(names)))
-    found = connection.execute(query).scalar()
-    return None if found is None else float(found)
 
 
 # -- schedulers --------------------------------------------------------------------------------------------------------------
