@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from icefloe.service.explain import Explained
     from icefloe.service.previews import Consumer
     from icefloe.service.run_history import RunHistory
-<<<<<<< HEAD
-    from icefloe.service.savings import Savings
-=======
     from icefloe.service.saved_so_far import SavedSoFar
->>>>>>> server
+    from icefloe.service.savings import Savings
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
@@ -55,8 +52,9 @@ class Client:
         icefloe.work(run.run_id)
     """
 
-<<<<<<< HEAD
-    def __new__(cls, config: Config | Path | str | None = None, *, token: str | None = None) -> Any:
+    def __new__(
+        cls, config: Config | Path | str | None = None, *, token: str | None = None, launchers: Launchers | None = None
+    ) -> Any:
         """With the address of a server: a client of that one, which needs a token."""
         if isinstance(config, str) and config.startswith(("http://", "https://")):
             from icefloe.service.remote import RemoteClient
@@ -64,13 +62,16 @@ class Client:
             return RemoteClient(config, token)
         return super().__new__(cls)
 
-    def __init__(self, config: Config | Path | str | None = None, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config | Path | str | None = None,
+        *,
+        token: str | None = None,
+        launchers: Launchers | None = None,
+    ) -> None:
         if token is not None:
             raise UsageError("a token is for a server, and this is a folder", hint="Client('https://…', token=…)")
         config = Path(config) if isinstance(config, str) else config
-=======
-    def __init__(self, config: Config | Path | None = None, *, launchers: Launchers | None = None) -> None:
->>>>>>> server
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)

@@ -208,10 +208,7 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
-<<<<<<< HEAD
             refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
-=======
->>>>>>> server
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
             self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})

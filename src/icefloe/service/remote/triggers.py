@@ -11,7 +11,7 @@ from icefloe.service.triggers import Why
 from icefloe.store.incidents import IncidentRecord
 from icefloe.store.signals import SignalRecord, WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord
-from icefloe.triggers.explaining import Explanation
+from icefloe.triggers.explanation import Explanation
 from icefloe.triggers.verdicts import Verdict, VerdictKind
 
 _OWN = ("trigger", "what", "verdict", "reason", "hint", "occasion", "in_seconds", "last_run", "next_fires", "problem")
