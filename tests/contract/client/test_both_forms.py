@@ -213,7 +213,7 @@ def test_incidents_are_listed_newest_first(client: Any, bench: Bench) -> None:
     with bench.project.client.database.write() as connection:
         for number in range(3):
             incidents.open_if_new(
-                connection, workflow_id="w", kind="late", subject=str(number), message="m", told="opened", now=1.0
+                connection, workflow_id="w", kind="late", subject=str(number), message="m", notified="opened", now=1.0
             )
         incidents.close(connection, 2, 2.0)
     found = client.triggers.incidents()
