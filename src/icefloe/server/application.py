@@ -28,6 +28,7 @@ from icefloe.server.description import describe, operation_id
 from icefloe.server.limits import LimitBody
 from icefloe.server.repeated import RepeatedRequests
 from icefloe.server.routes.bodies import CheckedAddress
+from icefloe.server.shared_pages import SharePages
 from icefloe.service.access import Access
 from icefloe.service.client import Client
 from icefloe.service.idempotency import IdempotencyKeys
@@ -59,6 +60,7 @@ def make_application(client: Client, token: str, *, listens_on: str = "127.0.0.1
                 open_paths=OPEN_PATHS,
                 open_folders=OPEN_FOLDERS,
             ),
+            Middleware(SharePages, cookie=cookie),
             Middleware(RepeatedRequests, keys=IdempotencyKeys(client.database)),
         ],
     )

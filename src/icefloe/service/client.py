@@ -128,7 +128,7 @@ class Client:
         """How far consumers are behind, as of some seconds ago."""
         from icefloe.service.consumer_lags import ConsumerLags
 
-        return ConsumerLags(self.database, lambda: self.consumers)
+        return ConsumerLags(self)
 
     @cached_property
     def lake(self) -> Lake:
