@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import sqlglot
 from sqlalchemy.engine import Connection
@@ -22,7 +22,7 @@ from icefloe.engine.definitions import Definitions
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.spark.statements import split
 from icefloe.store import captures, definitions, signals
-from icefloe.store.captures import PublicationSummary
+from icefloe.store.captures import CheckpointRecord, PublicationSummary
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers import cycles
@@ -75,14 +75,16 @@ class WorkflowTables:
         return self.plan.workflow.freshness
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownTables:
     """Everything that names tables, at one moment. ``cut``: there are more workflows than were looked into."""
 
     workflows: Mapping[str, WorkflowTables]
     records: Mapping[str, WorkflowRecord]
     checkpoints: tuple[tuple[str, str], ...] = ()
-    """Consumer and source."""
+    """Consumer and source: of checkpoints, and of open captures."""
+    positions: Mapping[tuple[str, str], CheckpointRecord] = field(default_factory=dict)
+    """By consumer and source."""
     consumers: Mapping[str, str] = field(default_factory=dict)
     """Consumer to workflow."""
     published: Mapping[str, float] = field(default_factory=dict)
@@ -92,29 +94,41 @@ class KnownTables:
     watermarks: Mapping[str, float] = field(default_factory=dict)
     cut: bool = False
 
-    @property
-    def sources(self) -> set[str]:
-        named = {table for one in self.workflows.values() for table in one.reads}
-        return named | {source for _, source in self.checkpoints}
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        return frozenset(self._readers)
 
-    @property
-    def targets(self) -> set[str]:
-        return {table for one in self.workflows.values() for table in one.writes} | set(self.published)
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        return frozenset(self._writers) | frozenset(self.published)
 
-    @property
-    def tables(self) -> list[str]:
-        return sorted(self.sources | self.targets | set(self.watermarks))
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(sorted(self.sources | self.targets | set(self.watermarks)))
 
     def readers(self, table: str) -> list[str]:
         """Workflows that read a table, by their definitions or in fact."""
-        by_text = {name for name, one in self.workflows.items() if table in one.reads}
-        in_fact = {self.consumers[name] for name, source in self.checkpoints if source == table}
-        return sorted(by_text | in_fact)
+        return sorted(self._readers.get(table, ()))
 
     def writers(self, table: str) -> list[str]:
-        by_text = {name for name, one in self.workflows.items() if table in one.writes}
-        in_fact = {self.consumers[name] for name, target in self.published_by if target == table}
-        return sorted(by_text | in_fact)
+        return sorted(self._writers.get(table, ()))
+
+    @cached_property
+    def _readers(self) -> Mapping[str, set[str]]:
+        by_text = [(table, name) for name, one in self.workflows.items() for table in one.reads]
+        return _grouped([*by_text, *((source, self.consumers[name]) for name, source in self.checkpoints)])
+
+    @cached_property
+    def _writers(self) -> Mapping[str, set[str]]:
+        by_text = [(table, name) for name, one in self.workflows.items() for table in one.writes]
+        return _grouped([*by_text, *((target, self.consumers[name]) for name, target in self.published_by)])
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for key, value in pairs:
+        found.setdefault(key, set()).add(value)
+    return found
 
 
 class DefinitionTables:
@@ -158,13 +172,17 @@ class DefinitionTables:
         names = sorted(records)[:MOST_WORKFLOWS]
         by_consumer = {one.name: one.workflow_id for one in captures.all_consumers(connection)}
         publications = self._publications(connection)
+        checkpoints = {(one.consumer, one.source): one for one in captures.all_checkpoints(connection)}
+        opened = captures.open_captures(connection).values()
+        held = {(one.consumer, str(source["table"])) for one in opened for source in one.sources}
         newest: dict[str, float] = {}
         for one in publications:
             newest[one.target] = max(newest.get(one.target, 0.0), one.published_at)
         return KnownTables(
             {name: self._workflow(connection, records[name]) for name in names},
             records,
-            tuple(pair for pair in captures.sources_by_consumer(connection) if pair[0] in by_consumer),
+            tuple(sorted(pair for pair in {*checkpoints, *held} if pair[0] in by_consumer)),
+            checkpoints,
             by_consumer,
             newest,
             tuple((one.consumer, one.target) for one in publications if one.consumer in by_consumer),

@@ -299,14 +299,6 @@ def publications_by_target(connection: Connection) -> list[PublicationSummary]:
     return [PublicationSummary(*row) for row in connection.execute(query)]
 
 
-def sources_by_consumer(connection: Connection) -> list[tuple[str, str]]:
-    """Consumer and source: of every checkpoint, and of every open capture."""
-    query = sa.select(checkpoints.c.consumer, checkpoints.c.source)
-    pairs = {(str(row[0]), str(row[1])) for row in connection.execute(query)}
-    held = open_captures(connection).values()
-    return sorted(pairs | {(one.consumer, source["table"]) for one in held for source in one.sources})
-
-
 def all_checkpoints(connection: Connection) -> list[CheckpointRecord]:
     query = sa.select(checkpoints).order_by(checkpoints.c.consumer, checkpoints.c.source)
     return [CheckpointRecord(*row) for row in connection.execute(query)]
