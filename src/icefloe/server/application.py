@@ -24,9 +24,14 @@ from icefloe.server.access import (
 )
 from icefloe.server.answers import API
 from icefloe.server.changes import ChangeFeed
+from icefloe.server.description import describe, operation_id
 from icefloe.server.limits import LimitBody
+from icefloe.server.repeated import RepeatedRequests
+from icefloe.server.routes.bodies import CheckedAddress
+from icefloe.server.shared_pages import SharePages
 from icefloe.service.access import Access
 from icefloe.service.client import Client
+from icefloe.service.idempotency import IdempotencyKeys
 
 OPEN_PATHS = frozenset({f"{API}/health", "/healthz", "/readyz", "/login", "/favicon.ico"})
 OPEN_FOLDERS = ("/static/",)
@@ -42,6 +47,7 @@ def make_application(client: Client, token: str, *, listens_on: str = "127.0.0.1
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
+        generate_unique_id_function=operation_id,
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(CheckHost, allowed=allowed_hosts(client.config, listens_on)),
@@ -54,6 +60,8 @@ def make_application(client: Client, token: str, *, listens_on: str = "127.0.0.1
                 open_paths=OPEN_PATHS,
                 open_folders=OPEN_FOLDERS,
             ),
+            Middleware(SharePages, cookie=cookie),
+            Middleware(RepeatedRequests, keys=IdempotencyKeys(client.database)),
         ],
     )
     app.state.client = client
@@ -64,7 +72,8 @@ def make_application(client: Client, token: str, *, listens_on: str = "127.0.0.1
     answers.install(app, rendering.error_page)
     app.mount("/static", StaticFiles(packages=[("icefloe.server", "static")]), name="static")
     for router in routes.ROUTERS:
-        app.include_router(router, prefix=API)
+        app.include_router(router, prefix=API, dependencies=[CheckedAddress])
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False, dependencies=[Depends(checked_form)])
+    describe(app)
     return app

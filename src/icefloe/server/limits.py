@@ -15,10 +15,14 @@ DRAINED = 1024 * 1024
 
 
 class TooLargeError(UsageError):
+    """The body is larger than the server takes."""
+
     code = "server.too-large"
 
 
 class TooSlowError(UsageError):
+    """The body took too long to arrive."""
+
     code = "server.too-slow"
 
 

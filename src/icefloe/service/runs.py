@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -20,9 +19,10 @@ from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
+from icefloe.service.preconditions import refuse_if_changed
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
 from icefloe.service.workflows import current_user
-from icefloe.store import audits, logs, runs, workers
+from icefloe.store import audits, logs, run_history, runs, workers
 from icefloe.store import definitions as stored
 from icefloe.store.audits import AuditRecord
 from icefloe.store.database import Database
@@ -164,23 +164,24 @@ class Runs:
 
     # -- changing ----------------------------------------------------------------------------------------------------------
 
-    def stop(self, run_id: str, by: str | None = None) -> RunView:
-        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted."""
-        return self._send(run_id, Stop(by or current_user()), "stop")
+    def stop(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted. ``seen``, here and below: only
+        while the run has this revision."""
+        return self._send(run_id, Stop(by or current_user()), "stop", seen)
 
-    def kill(self, run_id: str, by: str | None = None) -> RunView:
+    def kill(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(by or current_user()), "kill")
+        return self._send(run_id, Kill(by or current_user()), "kill", seen)
 
-    def pause(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Pause(by or current_user()), "pause")
+    def pause(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Pause(by or current_user()), "pause", seen)
 
-    def resume(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Resume(by or current_user()), "resume")
+    def resume(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Resume(by or current_user()), "resume", seen)
 
-    def skip(self, run_id: str, step_id: str, by: str | None = None) -> RunView:
+    def skip(self, run_id: str, step_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, by or current_user()), "skip", step=step_id)
+        return self._send(run_id, Skip(step_id, by or current_user()), "skip", seen, step=step_id)
 
     def restart(
         self,
@@ -192,6 +193,7 @@ class Runs:
         params: Mapping[str, Any] | None = None,
         version: str | None = None,
         by: str | None = None,
+        seen: int | None = None,
     ) -> RunView:
         """Do again what is incomplete, everything, or a step and what follows; with other parameters or a newer version."""
         if step is not None and from_beginning:
@@ -206,6 +208,7 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
             self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})
@@ -245,10 +248,16 @@ class Runs:
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
-    def _send(self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, **details: Any) -> RunView:
+    def _send(
+        self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, seen: int | None, **details: Any
+    ) -> RunView:
         self._must_exist(run_id)
-        record = partial(self._record, who=event.by, verb=verb, subject=run_id, **details)
-        self._conductor.apply(run_id, event, also=record)
+
+        def also(connection: Connection) -> None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
+            self._record(connection, event.by, verb, run_id, **details)
+
+        self._conductor.apply(run_id, event, also=also)
         return self.show(run_id)
 
     @staticmethod
@@ -276,8 +285,17 @@ class Runs:
     # -- looking -----------------------------------------------------------------------------------------------------------
 
     def listing(
-        self, workflow_id: str | None = None, status: str | None = None, most: int = 50, before: str | None = None
+        self,
+        workflow_id: str | None = None,
+        status: str | None = None,
+        most: int = 50,
+        before: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        below: int | None = None,
     ) -> list[RunView]:
+        """Newest first. ``before`` is a run, ``below`` a ``seq``: older ones than that. ``since`` and ``until``: created then."""
         if status is not None and status not in set(RunStatus):
             raise UsageError(f"{status!r} is no status of a run", hint=f"one of {', '.join(RunStatus)}")
         with self._database.read() as connection:
@@ -286,10 +304,18 @@ class Runs:
                 raise NotFoundError(f"there is no run {before!r}", hint="icefloe runs")
             if workflow_id is not None and stored.load(connection, workflow_id) is None:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
+            first = run_history.seq_at(connection, since) if since is not None else None
+            end = run_history.seq_at(connection, until) if until is not None else None
+            below = after.seq if after else below
             found = runs.listing(
-                connection, workflow_id=workflow_id, status=status, most=most, before=after.seq if after else None
+                connection, workflow_id=workflow_id, status=status, most=most, before=below, since=first, until=end
             )
         return [_run_view(record) for record in found]
+
+    def count(self, workflow_id: str | None = None, status: str | None = None, most: int = 1000) -> int:
+        """How many there are; ``most`` and one more stand for more than ``most``."""
+        with self._database.read() as connection:
+            return runs.count(connection, workflow_id=workflow_id, status=status, most=most + 1)
 
     def show(self, run_id: str, *, events: bool = True) -> RunView:
         with self._database.read() as connection:
@@ -390,7 +416,7 @@ def _run_view(record: RunRecord, steps: tuple[StepView, ...] = (), events: tuple
     return RunView(
         record.id, record.workflow_id, record.version, record.status, record.request, record.created_at,
         record.started_at, record.ended_at, record.restarts, initiator, record.cause, _plain_values(record.params),
-        record.parent_id, record.parent_step, record.iteration, steps, events,
+        record.parent_id, record.parent_step, record.iteration, steps, events, revision=record.revision, seq=record.seq,
     )  # fmt: skip
 
 

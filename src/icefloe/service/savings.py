@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,6 +71,10 @@ class Savings:
             "total": total,
             "left_out_until": self.left_out_until,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Savings:
+        return cls(tuple(_line_of(each) for each in data["lines"]), _line_of(data["total"]), data["left_out_until"])
 
 
 def savings(database: Database, *, workflow_id: str | None = None, since: float | None = None) -> Savings:
@@ -147,6 +151,25 @@ def _line(workflow_id: str, step: str, target: str, records: list[SavingsTotal])
         timed=sum(entry.timed for entry in records),
         compared_with=tuple(dict.fromkeys(text for entry in records for text in entry.compared_with)),
         notes=tuple(dict.fromkeys(note for entry in records for note in entry.notes)),
+    )
+
+
+def _line_of(data: Mapping[str, Any]) -> SavingsLine:
+    read, instead, written = (
+        Size(data[name]["files"], data[name]["rows"], data[name]["bytes"]) for name in ("read", "instead", "written")
+    )
+    names = {name: data.get(name, "") for name in ("workflow_id", "step", "target")}
+    return SavingsLine(
+        **names,
+        runs=data["runs"],
+        read=read,
+        instead=instead,
+        written=written,
+        written_delete_files=data["written"]["delete_files"],
+        seconds=data["seconds"],
+        timed=data["timed_runs"],
+        compared_with=tuple(data["compared_with"]),
+        notes=tuple(data["notes"]),
     )
 
 

@@ -22,6 +22,7 @@ class AuditRecord:
     verb: str
     subject: str
     details: Mapping[str, Any]
+    seq: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {"at": self.at, "who": self.who, "verb": self.verb, "subject": self.subject, **self.details}
@@ -32,9 +33,13 @@ def add(connection: Connection, record: AuditRecord) -> None:
     connection.execute(sa.insert(audits), {**values, "details": json.dumps(dict(record.details), default=str)})
 
 
-def listing(connection: Connection, *, subject: str | None = None, most: int = 50) -> list[AuditRecord]:
-    """The newest first."""
+def listing(
+    connection: Connection, *, subject: str | None = None, most: int = 50, before: int | None = None
+) -> list[AuditRecord]:
+    """The newest first; ``before``: older than this ``seq``."""
     query = sa.select(audits).order_by(audits.c.seq.desc()).limit(most)
+    if before is not None:
+        query = query.where(audits.c.seq < before)
     if subject is not None:
         query = query.where(audits.c.subject == subject)
     return [_record(row) for row in connection.execute(query)]
@@ -47,4 +52,4 @@ def last(connection: Connection, *, subject: str, verb: str) -> AuditRecord | No
 
 
 def _record(row: sa.Row[Any]) -> AuditRecord:
-    return AuditRecord(row.at, row.who, row.verb, row.subject, json.loads(row.details))
+    return AuditRecord(row.at, row.who, row.verb, row.subject, json.loads(row.details), row.seq)
