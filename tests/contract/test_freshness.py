@@ -13,6 +13,8 @@ from icefloe.lake.catalog import LoadedTable
 from icefloe.service.definition_tables import read_by
 from icefloe.service.freshness import TableFreshness, freshness
 from icefloe.service.table_metadata import TableMetadataCache
+from icefloe.store import captures
+from icefloe.store.captures import CaptureRecord
 from tests.contract.triggers.conftest import Stage, stage  # noqa: F401 - a fixture
 
 COPY = """
@@ -134,3 +136,25 @@ def test_sql_tells_what_it_reads() -> None:
         SELECT * FROM db.d.snapshots; SELECT * FROM db.e.branch_x; SELEKT nonsense FROM db.f
     """
     assert read_by(script, "lake") == {"db.a", "db.b", "db.`odd name`", "db.c", "db.d", "db.e"}
+
+
+def test_what_was_published_in_fact_is_a_target_and_new_batches_are_seen_at_the_next_look(stage: Stage) -> None:  # noqa: F811
+    client = stage.project.client
+    client.definition_tables._fresh_seconds = 0.0
+
+    def publish(capture: str, target: str, at: float) -> None:
+        with client.database.write() as connection:
+            captures.ensure_consumer(connection, "flow/capture", "flow", at)
+            record = CaptureRecord(capture, "flow/capture", "run", "capture", "", "committed", 0, [], True, 0.0, at)
+            captures.add_capture(connection, record)
+            captures.publish(
+                connection, capture_id=capture, step_path="write", iteration=None, target=target, snapshot_id=1, now=at
+            )
+
+    publish("c1", "db.a", 1000.0)
+    assert client.definition_tables.known().published == {"db.a": 1000.0}
+    publish("c2", "db.a", 1500.0)
+    publish("c3", "db.b", 1400.0)
+    known = client.definition_tables.known()
+    assert (known.published, known.writers("db.b")) == ({"db.a": 1500.0, "db.b": 1400.0}, ["flow"])
+    assert {one.table: one.state for one in freshness(client)} == {"db.a": "unknown", "db.b": "unknown"}

@@ -32,8 +32,10 @@ from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 
 MOST_WORKFLOWS = 1000
 """Definitions that are looked into, by name."""
-PUBLICATIONS_SECONDS = 20.0
-"""For so long a target that nothing but a first batch names may be unknown."""
+PUBLICATIONS_SECONDS = 600.0
+"""Between two looks at all publications on record."""
+CLOCKS_APART_SECONDS = 300.0
+"""Workers' clocks may differ by so much: a publication may be on record later than one that seems newer."""
 _METADATA_TABLES = frozenset(
     [
         "snapshots",
@@ -191,9 +193,18 @@ class DefinitionTables:
         )
 
     def _publications(self, connection: Connection) -> list[PublicationSummary]:
-        """Looks at every publication on record, so it is not asked at each look."""
-        if self._published is None or self._clock() - self._published[0] > PUBLICATIONS_SECONDS:
-            self._published = self._clock(), captures.publications_by_target(connection)
+        """All of them are looked at now and then only: in between, those that are new."""
+        now = self._clock()
+        if self._published is None or now - self._published[0] > PUBLICATIONS_SECONDS:
+            self._published = now, captures.publications_by_target(connection)
+            return self._published[1]
+        at, known = self._published
+        newest = max((one.published_at for one in known), default=0.0)
+        fresh = captures.publications_by_target(connection, newest - CLOCKS_APART_SECONDS)
+        merged = {(one.consumer, one.target): one for one in known}
+        for one in fresh:
+            merged[one.consumer, one.target] = one
+        self._published = at, list(merged.values())
         return self._published[1]
 
     def _workflow(self, connection: Connection, record: WorkflowRecord) -> WorkflowTables:

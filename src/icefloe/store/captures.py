@@ -305,13 +305,15 @@ class PublicationSummary:
     published_at: float
 
 
-def publications_by_target(connection: Connection) -> list[PublicationSummary]:
-    """One line for each consumer and target."""
+def publications_by_target(connection: Connection, since: float | None = None) -> list[PublicationSummary]:
+    """One line for each consumer and target, of batches published after ``since``."""
     query = (
         sa.select(captures.c.consumer, publications.c.target, sa.func.max(publications.c.published_at))
         .join(captures, captures.c.id == publications.c.capture_id)
         .group_by(captures.c.consumer, publications.c.target)
     )
+    if since is not None:
+        query = query.where(publications.c.published_at > since)
     return [PublicationSummary(*row) for row in connection.execute(query)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from icefloe.lake.pins import checkpoint_tag
 from icefloe.server.listening import Listener
@@ -19,6 +22,7 @@ from icefloe.store import savings
 from icefloe.store.savings import SavingsRecord
 from tests.contract.capture.conftest import Bench
 from tests.contract.capture.test_micro_batches import CONSUMER, copy
+from tests.contract.server.browsing import forms, words
 from tests.projects import make_project
 
 PAGES = ("/tables", "/consumers", "/lineage", "/savings")
@@ -97,17 +101,9 @@ def page(client: httpx.Client, path: str, status: int = 200, **query: str) -> st
     return answer.text
 
 
-def words(text: str) -> str:
-    """What a reader sees."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
 def fields_of(text: str, action: str) -> dict[str, str]:
-    """The hidden fields of a form, as a browser would send them."""
-    form = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', text, re.DOTALL)
-    assert form is not None, words(text)
-    pairs = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form[0])
-    return {name: html.unescape(value) for name, value in pairs}
+    """What the page's form would send when nobody touches it."""
+    return next(form.fields for form in forms(text) if form.action == action)
 
 
 def preview(client: httpx.Client, **query: str) -> dict[str, str]:
@@ -202,8 +198,6 @@ def test_a_consumer_whose_source_is_gone_or_whose_history_has_expired_says_so(
     raw = dict(read.lake.table("db.events").metadata.raw)
     raw |= {"snapshots": raw["snapshots"][2:], "refs": {"main": raw["refs"]["main"]}}
     location = f"{raw['location']}/metadata/99999-expired.metadata.json"
-    import json
-
     Path(location.removeprefix("file://")).write_text(json.dumps(raw))
     read.catalog.drop_table("db.events")
     read.catalog.register_table("db.events", location)
@@ -215,9 +209,6 @@ def test_a_consumer_whose_source_is_gone_or_whose_history_has_expired_says_so(
 
 
 def test_a_hostile_name_or_comment_is_only_text(bench: Bench, viewer: httpx.Client) -> None:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import LongType, NestedField
-
     odd = "<script>alert(1)</script> 'x' &"
     schema = Schema(NestedField(1, "<b>id</b>", LongType(), doc=HOSTILE))
     bench.catalog.create_table(("db", odd), schema=schema, properties={"comment": HOSTILE})
