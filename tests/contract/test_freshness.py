@@ -73,6 +73,16 @@ def test_completeness_comes_from_the_watermark_and_the_table_itself_and_no_goal_
     assert now_of(stage)["db.copy"].complete_through == 1772409600.0
 
 
+def test_without_a_freshness_the_greatest_lag_is_the_goal(stage: Stage) -> None:  # noqa: F811
+    for table in ("db.events", "db.copy"):
+        stage.create(table)
+    stage.append("db.events", 1)
+    text = COPY.format(id="flow", goal="1h", source="db.events", target="db.copy")
+    stage.project.push(text.replace("freshness: 1h", "alerting: {max_lag: {time: 0.001}}"))
+    found = now_of(stage)["db.copy"]
+    assert (found.state, found.goal_seconds) == ("late", 0.001)
+
+
 def test_a_source_that_is_gone_makes_the_state_unknown_and_says_so(stage: Stage) -> None:  # noqa: F811
     stage.create("db.copy")
     stage.project.push(COPY.format(id="flow", goal="1h", source="db.events", target="db.copy"))

@@ -73,8 +73,12 @@ class WorkflowTables:
 
     @property
     def freshness(self) -> float | None:
-        """The goal, in seconds."""
-        return self.plan.workflow.freshness
+        """The goal, in seconds: ``freshness:``, or without it the time in ``alerting: {max_lag: …}`` of a workflow that captures."""
+        workflow = self.plan.workflow
+        if workflow.freshness is not None:
+            return workflow.freshness
+        most = workflow.alerting.max_lag if workflow.alerting is not None else None
+        return most.seconds if most is not None and self.plan.reading is not None else None
 
 
 @dataclass(frozen=True)

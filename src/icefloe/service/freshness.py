@@ -1,4 +1,4 @@
-"""How fresh each target is, and against which goal: ``freshness:`` of the workflow that writes it.
+"""How fresh each target is, and against which goal: ``freshness:`` of the workflow that writes it, else the time of its ``max_lag``.
 
 A goal is judged as the scheduler judges it: by the age of the oldest change that the workflow has not taken, and for a workflow without
 captures by the time since its last good run. Metadata and the state database are looked at; nothing is opened that holds rows.
