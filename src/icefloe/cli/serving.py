@@ -48,7 +48,7 @@ def _serve_pages(client: Client, service: Service, address: str | None) -> None:
     from icefloe.server.listening import Listener  # FastAPI takes a while to import
     from icefloe.service.access import Access
 
-    listener = Listener(client, address)
+    listener = Listener(client, address, service)
 
     def stop() -> None:
         listener.stop()

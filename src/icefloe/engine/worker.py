@@ -101,6 +101,8 @@ class Worker:
         self._next_look = 0.0
         self._drain_until: float | None = None
         self._stopping = False
+        self.turned_at: float | None = None
+        """When its loop last went round, on this process's monotonic clock."""
 
     @property
     def id(self) -> str:
@@ -117,6 +119,7 @@ class Worker:
         threading.Thread(target=self._listen_to_database, name="icefloe-watch", daemon=True).start()
         try:
             while not self._stopping and not until():
+                self.turned_at = time.monotonic()
                 try:
                     self._turn()
                 except UnreachableError:

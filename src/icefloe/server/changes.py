@@ -1,6 +1,6 @@
 """What has changed in the state database, for pages that follow it: one look for all who listen, at most once a second.
 
-A change is a topic: ``runs``, ``run:ID``, ``workflow:ID``, ``incidents``, ``consumers``, ``signals``, ``system``. Who
+A change is a topic: ``runs``, ``run:ID``, ``workflow:ID``, ``incidents``, ``consumers``, ``signals``, ``audits``, ``system``. Who
 listens hears the topics that changed since the last look, each once, and asks for what it shows again. An event's id is the place up to
 which the event table was read, so that who comes back with it hears what was missed.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,20 @@ import sqlalchemy as sa
 
 from icefloe.errors import IcefloeError
 from icefloe.store.database import Database
-from icefloe.store.tables import audits, captures, events, incidents, prunings, runs, signals, workers, workflows
+from icefloe.store.tables import (
+    audits,
+    captures,
+    checkpoints,
+    consumers,
+    events,
+    incidents,
+    prunings,
+    runs,
+    signals,
+    tokens,
+    workers,
+    workflows,
+)
 
 LOG = logging.getLogger("icefloe.server")
 LEAST_SECONDS = 1.0
@@ -119,8 +133,8 @@ class ChangeFeed:
         return Change(last, tuple(dict.fromkeys(topics)))
 
 
-def _topics_of(rows: list[sa.Row[tuple[str, str]]] | object) -> tuple[str, ...]:
-    pairs = [(row.run_id, row.workflow_id) for row in rows]  # type: ignore[attr-defined]
+def _topics_of(rows: Iterable[Any]) -> tuple[str, ...]:
+    pairs = [(row.run_id, row.workflow_id) for row in rows]
     if not pairs:
         return ()
     by_run = [f"run:{run_id}" for run_id, _ in pairs] if len(pairs) <= MOST_RUNS else []
@@ -142,10 +156,18 @@ _EVENTS_AFTER = (
 )
 _MARKS = {
     "incidents": _row(sa.func.max(incidents.c.seq), sa.func.max(incidents.c.closed_at)),
-    "consumers": _row(sa.func.max(audits.c.seq), sa.func.max(captures.c.ended_at)),
+    "consumers": _row(
+        sa.func.max(checkpoints.c.moved_at), sa.func.max(captures.c.ended_at), sa.func.count(consumers.c.name)
+    ),
+    "audits": _row(sa.func.max(audits.c.seq)),
     "signals": _row(sa.func.max(signals.c.seq)),
     "workflows": _row(sa.func.max(workflows.c.updated_at), sa.func.sum(workflows.c.paused)),
-    "system": _row(sa.func.count(workers.c.id), sa.func.max(workers.c.started_at)),
+    "system": _row(
+        sa.func.count(workers.c.id),
+        sa.func.max(workers.c.started_at),
+        sa.func.max(tokens.c.created_at),
+        sa.func.max(tokens.c.revoked_at),
+    ),
     "janitor": _row(sa.func.max(prunings.c.seq)),
 }
 """One row each, which is another when something has changed."""

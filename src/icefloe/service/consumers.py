@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from icefloe.acting import who
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.service.consumer_positions import ConsumerPosition, with_lag
 from icefloe.service.interventions import Deed, Interventions, Preview
-from icefloe.service.workflows import current_user
 from icefloe.store import audits, captures
 from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
@@ -122,7 +122,7 @@ class Consumers:
         return _capture_view(found, published)
 
     def audit(self, consumer: str | None = None, most: int = 50) -> list[AuditRecord]:
-        """Who did what by hand, when and why; the newest first."""
+        """Who did what to a consumer, or to anything, when and why; the newest first."""
         with self._database.read() as connection:
             return audits.listing(connection, subject=consumer, most=most)
 
@@ -178,7 +178,7 @@ class Consumers:
 
 
 def _deed(yes: bool, why: str, by: str | None) -> Deed | None:
-    return Deed(by or current_user(), why) if yes else None
+    return Deed(who(by), why) if yes else None
 
 
 def _sources(checkpoints: Iterable[CheckpointRecord], held: CaptureRecord | None) -> dict[str, str]:

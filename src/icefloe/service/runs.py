@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from icefloe.acting import via, who
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
@@ -19,8 +20,8 @@ from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
+from icefloe.service.auditing import audit
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
-from icefloe.service.workflows import current_user
 from icefloe.store import definitions as stored
 from icefloe.store import logs, runs, workers
 from icefloe.store.database import Database
@@ -74,6 +75,7 @@ class Runs:
         trigger_params: Mapping[str, Any] | None = None,
         signals: Mapping[str, Mapping[str, Any]] | None = None,
         claim: Claim | None = None,
+        by: str | None = None,
     ) -> Started:
         """Make a run and let it begin when its turn has come.
 
@@ -104,7 +106,9 @@ class Runs:
             run_id = f"{workflow_id}-{number}"
             given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
-            started_by = {"kind": "user", "by": current_user(), **(initiator or {})}
+            started_by = {"kind": "user", "by": who(by), "via": via(), **(initiator or {})}
+            if started_by["kind"] != "user":
+                del started_by["via"]
             values = run_params(
                 definition.workflow,
                 layers,
@@ -137,6 +141,8 @@ class Runs:
                 },
             )
             self._conductor.create(connection, record)
+            if started_by["kind"] == "user":
+                audit(connection, record.created_at, "run", run_id, {"params": sorted(given), "version": version}, by)
             self._database.announce(connection)
             started = self._started(connection, run_id, created=True)
         self._conductor.admit(workflow_id)
@@ -162,21 +168,21 @@ class Runs:
 
     def stop(self, run_id: str, by: str | None = None) -> RunView:
         """End gently: what runs is told to end, the run ends as STOPPED and can be restarted."""
-        return self._send(run_id, Stop(by or current_user()))
+        return self._send(run_id, Stop(who(by)), "stop", by)
 
     def kill(self, run_id: str, by: str | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(by or current_user()))
+        return self._send(run_id, Kill(who(by)), "kill", by)
 
     def pause(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Pause(by or current_user()))
+        return self._send(run_id, Pause(who(by)), "pause", by)
 
     def resume(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Resume(by or current_user()))
+        return self._send(run_id, Resume(who(by)), "resume", by)
 
     def skip(self, run_id: str, step_id: str, by: str | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, by or current_user()))
+        return self._send(run_id, Skip(step_id, who(by)), "skip", by, step=step_id)
 
     def restart(
         self,
@@ -193,7 +199,7 @@ class Runs:
         if step is not None and from_beginning:
             raise UsageError("from a step and from the beginning contradict each other")
         scope = RestartFrom.STEP if step else RestartFrom.BEGINNING if from_beginning else RestartFrom.INCOMPLETE
-        event = Restart(by or current_user(), scope, step)
+        event = Restart(who(by), scope, step)
         root = self._must_exist(run_id)
         if root.parent_id is not None and root.root_id != root.id:
             raise UsageError(
@@ -202,6 +208,9 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
+            changed = sorted({**(texts or {}), **(params or {})})
+            details = {"from": step or scope.value, "params": changed, "version": version}
+            audit(connection, time.time(), "restart", run_id, details, by)
             if version is None and not params and not texts:
                 return None
             number = record.version
@@ -227,19 +236,22 @@ class Runs:
         self._conductor.restart(run_id, event, redefine)
         return self.show(run_id)
 
-    def unblock(self, workflow_id: str) -> None:
+    def unblock(self, workflow_id: str, by: str | None = None) -> None:
         """Let a STRICT_SEQUENTIAL workflow go on although its last run ended badly."""
         with self._database.write() as connection:
             if stored.lock(connection, workflow_id) is None:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
             last = runs.latest(connection, workflow_id, ended=True)
             stored.unblock(connection, workflow_id, last.seq or 0 if last else 0)
+            audit(connection, time.time(), "unblock", workflow_id, {}, by)
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
-    def _send(self, run_id: str, event: Event) -> RunView:
+    def _send(self, run_id: str, event: Event, verb: str, by: str | None, **details: Any) -> RunView:
         self._must_exist(run_id)
-        self._conductor.apply(run_id, event)
+        self._conductor.apply(
+            run_id, event, also=lambda connection: audit(connection, time.time(), verb, run_id, details, by)
+        )
         return self.show(run_id)
 
     def _must_exist(self, run_id: str) -> RunRecord:

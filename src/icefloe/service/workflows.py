@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,11 +9,12 @@ from shlex import quote
 
 from sqlalchemy.engine import Connection
 
-from icefloe import suppressed
+from icefloe.acting import who
 from icefloe.config import Config
 from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
+from icefloe.service.auditing import audit
 from icefloe.service.views import Pushed, WorkflowView
 from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
@@ -23,12 +23,6 @@ from icefloe.workflow.consumers import consumers_of
 from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
-
-
-def current_user() -> str:
-    with suppressed.errors("current_user", KeyError, ImportError, OSError):
-        return getpass.getuser()
-    return "unknown"
 
 
 class ConsumerDroppedError(UsageError):
@@ -81,9 +75,10 @@ class Workflows:
             text = canonical(packed.version.to_dict())
             definitions.add_version(
                 connection,
-                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
+                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, who(by)),
             )
             definitions.forgive(connection, workflow.id)  # what failed may have been mended
+            audit(connection, now, "push", workflow.id, {"version": version, "source": source_name}, by)
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
 
@@ -136,7 +131,7 @@ class Workflows:
             raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
         return found
 
-    def set_paused(self, workflow_id: str, paused: bool) -> None:
+    def set_paused(self, workflow_id: str, paused: bool, by: str | None = None) -> None:
         """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
@@ -144,9 +139,10 @@ class Workflows:
             definitions.set_paused(connection, workflow_id, paused)
             if not paused:
                 definitions.forgive(connection, workflow_id)
+            audit(connection, self._clock(), "pause" if paused else "resume", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
-    def set_active(self, workflow_id: str, active: bool) -> None:
+    def set_active(self, workflow_id: str, active: bool, by: str | None = None) -> None:
         """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
@@ -158,6 +154,7 @@ class Workflows:
             if active:
                 definitions.forgive(connection, workflow_id)
                 definitions.touch(connection, workflow_id, self._clock())
+            audit(connection, self._clock(), "activate" if active else "deactivate", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:

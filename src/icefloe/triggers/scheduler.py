@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,26 @@ HINT_SECONDS = 0.1
 SHOW_SECONDS = 5.0
 ARMED_AT_ONCE = 100
 _SIGNALS = {"signal", "watermark"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far one consumer is behind on one table. ``known`` False: the table cannot be read, or its history is lost."""
+
+    consumer: str
+    workflow_id: str
+    table: str
+    snapshots: int
+    rows: int
+    seconds: float
+    """How long the oldest unseen change has been there."""
+    known: bool
+
+    @staticmethod
+    def of(consumer: str, workflow_id: str, unseen: Unseen, now: float) -> Lag:
+        seconds = max(now - unseen.oldest_ms / 1000, 0.0) if unseen.oldest_ms is not None else 0.0
+        known = unseen.lost is None and unseen.problem is None
+        return Lag(consumer, workflow_id, unseen.table, unseen.snapshots, unseen.rows, seconds, known)
 
 
 @dataclass(slots=True)
@@ -94,6 +115,8 @@ class Scheduler:
         self._last_event = -1
         self._consumers: dict[str, int] = {}
         self._shown = float("-inf")
+        self.looked_at: float | None = None
+        """When the last look ended, on this process's monotonic clock."""
         self._started_at = self._clock.wall()
         self._wake = threading.Event()
         self._news = False
@@ -127,6 +150,7 @@ class Scheduler:
             while not self._stopping:
                 try:
                     pause = self.look()
+                    self.looked_at = time.monotonic()
                 except UnreachableError as error:
                     LOG.warning("%s", error)
                     pause = 1.0
@@ -196,6 +220,22 @@ class Scheduler:
         """What the last look came to, by trigger."""
         entry = self._entries.get(workflow_id)
         return dict(entry.judgements) if entry else {}
+
+    def lags(self) -> list[Lag]:
+        """How far consumers are behind, by the last look at their tables: as old as the tick at most, and free. From any thread."""
+        found: dict[tuple[str, str], Lag] = {}
+        now = self._clock.wall()
+        for entry in list(self._entries.values()):
+            standing = entry.standing
+            if standing is None:
+                continue
+            for armed in (*entry.plan.triggers, *([entry.plan.reading] if entry.plan.reading else ())):
+                for watched in armed.watches:
+                    unseen = self.tables.answer(standing.question(armed, watched)) if watched.consumer else None
+                    if watched.consumer and unseen is not None:
+                        lag = Lag.of(watched.consumer, entry.record.id, unseen, now)
+                        found.setdefault((lag.consumer, lag.table), lag)
+        return list(found.values())
 
     def _show_up(self) -> None:
         now = self._clock.monotonic()
