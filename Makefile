@@ -1,8 +1,10 @@
 # Everything sets itself up: on a fresh Debian machine `make test` or `make demo` is all there is to type.
 
 PYTHON = .venv/bin/python
+# Each of the many processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-run demo test test-long lint bench docs dist
+.PHONY: help setup setup-run demo test test-long lint bench docs dist release
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,3 +40,7 @@ docs: setup  ## The documentation as a site in build/docs; every link and every 
 
 dist: setup  ## A wheel and a source archive in dist/
 	@rm -rf dist && $(PYTHON) -m build --no-isolation --outdir dist .
+
+release: setup  ## Prepare a release, VERSION=0.2.0: changelog, wheel, source archive, SBOM; publishes nothing
+	@test -n "$(VERSION)" || { echo 'say which: make release VERSION=0.2.0' >&2; exit 2; }
+	@$(PYTHON) scripts/release.py "$(VERSION)"

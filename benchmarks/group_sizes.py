@@ -30,7 +30,7 @@ from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
 from icefloe.planner import choice, keys, search, statements
-from icefloe.steps.writing import searching
+from icefloe.steps.write import key_search
 
 DAYS = 3
 BY_TITLE = """SELECT account_id, title_id, event_day, count(*) AS views, sum(view_min) AS view_min
@@ -161,7 +161,7 @@ def _as_told(values: Mapping[str, float], way: Incremental) -> float:
     with ExitStack() as stack:
         stack.enter_context(patch.object(choice, "LARGE_PART", 2.0))
         for name, value in values.items():
-            home = next(module for module in (choice, keys, statements, search, searching) if name in vars(module))
+            home = next(module for module in (choice, keys, statements, search, key_search) if name in vars(module))
             stack.enter_context(patch.object(home, name, value))
         return timed(way.stage2)
 

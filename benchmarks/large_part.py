@@ -18,7 +18,7 @@ from benchmarks.playback_pipeline import Incremental, Pipeline
 from benchmarks.project import measure_warm, say
 from benchmarks.two_stage import timed, warm_up
 from icefloe.planner import choice, search, statements
-from icefloe.steps.writing import searching
+from icefloe.steps.write import key_search
 
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
 WAYS = {
@@ -64,7 +64,7 @@ def _measure(asked: argparse.Namespace, spark: Any, config: Any) -> dict[str, An
                     patch.object(choice, "LARGE_PART", large),
                     patch.object(statements, "FEW_ROWS", few),
                     patch.multiple(search, FEW_FOUND=found, MOST_FOUND=found),
-                    patch.multiple(searching, MOST_ROWS=found, MOST_BYTES=found),
+                    patch.multiple(key_search, MOST_ROWS=found, MOST_BYTES=found),
                 ):
                     took = timed(ways[name].stage2)
                 say(f"turn {turn}  {share:.0%} new, {events:,} rows  {name:<12} {took:.2f} s")

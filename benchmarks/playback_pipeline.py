@@ -23,9 +23,9 @@ from benchmarks.playback import (
     first_of_lookback,
     since,
 )
-from icefloe.capture import building, planning
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.planning import Bounds
+from icefloe.capture import build, snapshot_ranges
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
@@ -33,8 +33,8 @@ from icefloe.lake.change_table import unique_name
 from icefloe.planner.inputs import WriteRequest
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import execution
+from icefloe.steps.write.write_job import WriteJob
 from icefloe.store.captures import CheckpointRecord
 
 
@@ -167,15 +167,15 @@ class Consumer:
     def capture(self) -> Source:
         self.number += 1
         capture_id = f"b{self.number}{uuid4().hex[:8]}"
-        planned = planning.plan(
+        planned = snapshot_ranges.plan(
             self.lake, self.table, ref="main", checkpoint=self.checkpoint, start=None, bounds=Bounds()
         )
-        changes = building.find(self.lake, planned, self.wish)
-        pinned = building.pin(
+        changes = build.find_changes(self.lake, planned, self.wish)
+        pinned = build.pin(
             self.lake, planned, changes, self.wish, consumer="bench", capture_id=capture_id, log=lambda line: None
         )
         name = ".".join((*self.lake.change_table_namespace, unique_name(self.table)))
-        return building.build(self.lake, replace(pinned, change_table=name), changes)
+        return build.build(self.lake, replace(pinned, change_table=name), changes)
 
     def commit(self, source: Source) -> None:
         end = source.end

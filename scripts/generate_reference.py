@@ -48,11 +48,11 @@ def commands_page() -> str:
         NOTICE,
         "# Commands",
         "",
-        "`icefloe COMMAND --help` prints the same. Options of `icefloe` itself stand before the command.",
+        "`icefloe COMMAND --help` prints the same. Options of `icefloe` itself go before the command.",
         "",
         *_options(root),
         "",
-        "Exit codes: 0 it worked, 1 it failed, 2 it was asked wrongly, 3 something it needs cannot be reached or is missing, 4 it was stopped.",
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 something it needs is missing or unreachable, 4 stopped.",
         "",
     ]
     for title, verbs in GROUPS.items():
@@ -136,10 +136,10 @@ def errors_page() -> str:
         NOTICE,
         "# Errors",
         "",
-        "Each error has a code that stays the same, a place, a reason and, mostly, a hint with what to type next; `--output json` and REST",
-        "give them as fields. Find the code here when the hint is not enough.",
+        "Each error has a stable code, a place, a reason and usually a hint with what to type next; with `--output json` and over REST they are",
+        "fields. If the hint is not enough, find the code here. [Troubleshoot](../how-to/troubleshoot.md) begins at the symptom instead.",
         "",
-        "*Tried again*: whether a step that fails with it is repeated, and which number of its `retry_policy` counts.",
+        "*Retried*: whether a step that fails with it is repeated, and which number of its `retry` counts the attempts.",
         "",
     ]
     area = None
@@ -162,7 +162,7 @@ def errors_page() -> str:
             *([meanings, ""] if meanings else []),
             f"**What to do.** {remedies[code]}",
             "",
-            f"Tried again: {again}. Exit code {kind.exit_code}.",
+            f"Retried: {again}. Exit code {kind.exit_code}.",
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"

@@ -5,6 +5,8 @@
 # Does nothing when nothing has changed. Safe to run from several shells at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Packages are compiled at their first import (see install_packages): told not to, every process would compile all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 
 PART=${1:-dev}
 VENV="$PWD/.venv"
@@ -85,6 +87,19 @@ install_packages() {
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 }
 
+# Everything of ours, and with it what commands and steps import: compiled now, also for a shell in which Python may write no bytecode.
+compile_imported() {
+  "$VENV/bin/python" - <<'PYTHON'
+import importlib
+import pkgutil
+from contextlib import suppress
+import icefloe
+for module in pkgutil.walk_packages(icefloe.__path__, "icefloe.", onerror=lambda name: None):
+    with suppress(Exception):  # what an extra of pip's brings may be missing
+        importlib.import_module(module.name)
+PYTHON
+}
+
 # Asked of the source with any Python: no package is needed for it. Only the answer "there is none" leads to an installation.
 has_java() {
   local answer
@@ -144,7 +159,9 @@ if [ "$PART" = dev ]; then
   done
 fi
 stop_if_missing
+compile_imported & COMPILE_JOB=$!
 fetch_jars
+wait "$COMPILE_JOB"
 fingerprint run > "$VENV/run.stamp"
 [ "$PART" = run ] || fingerprint dev > "$VENV/dev.stamp"
 say "done: .venv/bin/icefloe"

@@ -1,7 +1,8 @@
-"""Runs lint and every test suite on one warm Spark server; ends with one line of counts.
+"""Runs lint and every test suite on one warm Spark server; ends with the slowest tests and one line of counts.
 
-A suite is a folder of ``tests/``. Two of them run side by side, and the next begins when one has ended. All of them run also when one fails, so that one run shows everything. A skipped test counts
-as failed: what cannot be checked has not been checked. So does a process that a test left behind.
+A suite is a folder of ``tests/``. The longer ones are run in parts. Two parts run side by side, and the next begins when one has ended. All of
+them run also when one fails, so that one run shows everything. A skipped test counts as failed: what cannot be checked has not been checked.
+So does a process that a test left behind.
 """
 
 from __future__ import annotations
@@ -30,9 +31,19 @@ LINT = {
     "borders": ["lint-imports"],
     "docs": ["sphinx-build", "-q", "-W", "--keep-going", "-n", "-b", "html", "docs", "build/docs"],
 }
-SUITES = ("integration", "contract", "chaos", "e2e", "unit", "oracle")
-"""Longest first, so that both lanes end at about the same time; Spark's longest is not beside another of Spark's."""
+PARTS = {
+    "integration": 600,
+    "contract": 300,
+    "e2e": 300,
+    "chaos": 200,
+    "unit": 200,
+    "oracle": 100,
+}
+"""A suite, or a folder or file of one, and about how many seconds it takes. What is listed by itself is left out of what it lies in.
+The longest begin first, so that both lanes end at about the same time."""
+SUITES = tuple(name for name in PARTS if "/" not in name)
 LANES = 2
+SLOWEST = 15
 NO_TESTS = 5
 SHOWN = 4_000
 """Characters of one failure that are shown at the end; the rest is above, where it happened."""
@@ -41,7 +52,7 @@ _running: list[subprocess.Popen[str]] = []
 
 @dataclass(frozen=True)
 class Result:
-    """What one step came to."""
+    """What a check, a suite or a part of one came to."""
 
     name: str
     passed: int
@@ -49,6 +60,8 @@ class Result:
     seconds: float
     shown: str = ""
     """What failed and how, to be shown last, where it is looked for."""
+    times: tuple[tuple[float, str], ...] = ()
+    """Of each test, with its name."""
 
 
 def main() -> int:
@@ -60,6 +73,7 @@ def main() -> int:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
     wanted = arguments.only or ["lint", *SUITES]
     os.environ[RUN_VARIABLE] = uuid4().hex
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the many processes would compile all that it imports
     signal.signal(signal.SIGTERM, end)
     # A shell starts background jobs with SIGINT ignored, and all their children inherit that: tests of Ctrl-C would hang.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,28 +92,36 @@ def end(*_: object) -> None:
 
 def run(wanted: list[str], *, long: bool) -> int:
     results: list[Result] = []
-    if "lint" in wanted:
-        results += [lint(name, command) for name, command in LINT.items()]
     with tempfile.TemporaryDirectory(prefix="icefloe-test-") as scratch:
         os.environ["ICEFLOE_TEST_PROJECT"] = str(Path(scratch).resolve() / "project")
         try:
             with ThreadPoolExecutor(LANES) as pool:
-                asked = [name for name in SUITES if name in wanted]
-                results += pool.map(lambda name: suite(name, Path(scratch), long=long), asked)
+                checks = LINT.items() if "lint" in wanted else ()
+                asked = [pool.submit(lint, name, command) for name, command in checks]
+                asked += [pool.submit(part, path, Path(scratch), long=long) for path in in_order(wanted)]
+                results += [future.result() for future in asked]
         finally:
             end_server(Path(os.environ["ICEFLOE_TEST_PROJECT"]))
     results.append(orphans())
     for result in results:
         if result.shown:
             print(result.shown, flush=True)
+    print(f"the slowest {SLOWEST}:")
+    for seconds, name in sorted((timed for result in results for timed in result.times), reverse=True)[:SLOWEST]:
+        print(f"  {seconds:>7.1f} s  {name}")
     for result in results:
         mark = "FAILED" if result.failed else "ok"
         print(
-            f"  {result.name:<12} {result.passed:>5} passed {result.failed:>4} failed {result.seconds:>7.1f} s  {mark}"
+            f"  {result.name:<24} {result.passed:>5} passed {result.failed:>4} failed {result.seconds:>7.1f} s  {mark}"
         )
     passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
     print(f"{passed} passed, {failed} failed", flush=True)
     return 1 if failed else 0
+
+
+def in_order(wanted: list[str]) -> list[str]:
+    """The parts of these suites, longest first."""
+    return sorted((path for path in PARTS if path.partition("/")[0] in wanted), key=PARTS.__getitem__, reverse=True)
 
 
 def lint(name: str, command: list[str]) -> Result:
@@ -110,23 +132,12 @@ def lint(name: str, command: list[str]) -> Result:
     return Result(name, int(result.returncode == 0), int(result.returncode != 0), time.monotonic() - began, shown)
 
 
-def suite(name: str, scratch: Path, *, long: bool) -> Result:
-    say(name, "begins")
-    folder = ROOT / "tests" / name
+def part(path: str, scratch: Path, *, long: bool) -> Result:
+    say(path, "begins")
     began = time.monotonic()
-    if not folder.is_dir():
-        return Result(name, 0, 0, 0)
-    report = scratch / f"{name}.xml"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        str(folder),
-        "-q",
-        f"--junitxml={report}",
-        "--durations=12",
-        "--durations-min=4",
-    ]
+    report = scratch / f"{path.replace('/', '-')}.xml"
+    command = [sys.executable, "-m", "pytest", f"tests/{path}", "-q", f"--junitxml={report}"]
+    command += [f"--ignore=tests/{other}" for other in PARTS if other.startswith(f"{path}/")]
     if not long:
         command += ["-m", "not long"]
     process = subprocess.Popen(
@@ -135,32 +146,33 @@ def suite(name: str, scratch: Path, *, long: bool) -> Result:
     _running.append(process)
     assert process.stdout is not None
     for line in process.stdout:
-        say(name, line.rstrip())
+        say(path, line.rstrip())
     returned = process.wait()
     seconds = time.monotonic() - began
     if returned == NO_TESTS:
-        return Result(name, 0, 0, seconds)
+        return Result(path, 0, 0, seconds)
     if not report.exists():
-        return Result(name, 0, 1, seconds)
+        return Result(path, 0, 1, seconds, f"== {path}: pytest ended with {returned} before it could report")
     cases = list(ElementTree.parse(report).iter("testcase"))
     shown = [text for case in cases if (text := failure(case))]
     bad = len(shown)
     if returned and not bad:
         bad = 1  # pytest itself failed: collection, a plugin, a crash
-    return Result(name, len(cases) - bad if cases else 0, bad, seconds, "\n".join(shown))
+    times = tuple((float(case.get("time", 0)), f"{case.get('classname')}::{case.get('name')}") for case in cases)
+    return Result(path, len(cases) - bad if cases else 0, bad, seconds, "\n".join(shown), times)
 
 
 def failure(case: ElementTree.Element) -> str:
     """What one test has to say, if it did not pass."""
     for kind in ("failure", "error", "skipped"):
-        if (found := case.find(kind)) is not None:
+        if (told := case.find(kind)) is not None:
             place = f"{case.get('classname')}::{case.get('name')} ({float(case.get('time', 0)):.1f} s)"
-            return f"== {kind}: {place}\n{found.get('message', '')[:SHOWN]}\n{(found.text or '')[-SHOWN:]}"
+            return f"== {kind}: {place}\n{told.get('message', '')[:SHOWN]}\n{(told.text or '')[-SHOWN:]}"
     return ""
 
 
 def say(name: str, line: str) -> None:
-    print(f"{name:>11} | {line}", flush=True)
+    print(f"{name:>16} | {line}", flush=True)
 
 
 def end_server(project: Path) -> None:

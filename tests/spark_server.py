@@ -18,6 +18,8 @@ from uuid import uuid4
 
 from icefloe import config as configuration
 from icefloe.config import Config
+from icefloe.engine.launchers import Launchers
+from icefloe.service.client import Client
 from icefloe.spark import jars, java, server
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ class Project:
 
     config: Config
     namespace: str
+    launchers: Launchers | None = None
+    """Of the whole session: a Spark step's process is a fork of one that has imported what it needs."""
+
+    def client(self) -> Client:
+        return Client(self.config, launchers=self.launchers)
 
     @property
     def root(self) -> Path:

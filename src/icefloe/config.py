@@ -13,6 +13,7 @@ import ipaddress
 import json
 import os
 import re
+import socket
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -299,8 +300,9 @@ def _days(number: float) -> Any:
     return Field(default=number * 86_400.0)
 
 
-_FIXED_DAYS = {"workers": 1, "spark_sessions": 7}
-"""Workers and attempts forget those that are gone as they come, after the same times: nothing to be set."""
+_FIXED_DAYS = {"workers": 1, "spark_sessions": 7, "idempotency_keys": 1, "sessions": 0, "login_links": 0}
+"""Nothing to be set: workers and attempts forget those that are gone as they come, after the same times; programs rely on a day for
+repeating a request; a login ends by itself, and nobody needs it after that."""
 
 
 class Keep(_Section):
@@ -396,21 +398,25 @@ class Config(_Section):
 
     @property
     def server_url(self) -> str | None:
-        """Where pages of runs and workflows are: as configured, else where the last ``icefloe serve`` of this project has listened."""
+        """Where pages of runs and workflows are: as configured, else where an ``icefloe serve`` of this project listens now."""
         configured = self.server.url or os.environ.get("ICEFLOE_SERVER_URL", "").rstrip("/")
         return configured or self._last_address()
 
     @property
     def address_file(self) -> Path:
-        """Where ``icefloe serve`` writes, while it listens, under which address."""
+        """Where ``icefloe serve`` says, while it listens, under which address its pages open."""
         return self.home / "server.json"
 
     def _last_address(self) -> str | None:
         try:
-            address = json.loads(self.address_file.read_text(encoding="utf-8"))["address"]
-        except (OSError, ValueError, KeyError, TypeError):
+            left = json.loads(self.address_file.read_text(encoding="utf-8"))
+            if left.get("host") == socket.gethostname():
+                os.kill(int(left["pid"]), 0)  # a server that was killed leaves its file behind
+            return str(left["address"])
+        except PermissionError:  # it is there, and another user's
+            return str(left["address"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
-        return str(address)
 
     @property
     def home(self) -> Path:

@@ -35,6 +35,7 @@ Workflow:
 class PlannedArena(Arena):
     """A source by day, and its rows grouped by account and day."""
 
+    target_table: str = "grouped"
     rows: list[tuple[int, int, int]] = field(default_factory=list)
     """Id, account and day of all that was appended."""
 

@@ -35,7 +35,7 @@ from icefloe.lake import Lake
 from icefloe.service.client import Client
 from icefloe.service.views import StepView
 from icefloe.spark import server
-from icefloe.spark.order import Order
+from icefloe.spark.order import ProgramOrder
 from icefloe.spark.session import connect
 from icefloe.store import migrations
 from icefloe.store.database import Database
@@ -105,6 +105,7 @@ class Arena:
     spark: SparkSession
     db: str
     lake: Lake
+    target_table: str = "target"
     appended: int = 0
     strangers: int = 0
     rounds: int = 0
@@ -133,6 +134,11 @@ class Arena:
     def start(self) -> str:
         self.rounds += 1
         return self.project.start("copy")
+
+    def head(self) -> int | None:
+        """What a reader of the target gets."""
+        main = self.lake.table(f"{self.db}.{self.target_table}").metadata.refs.get("main")
+        return main.snapshot_id if main is not None else None
 
     def target(self) -> list[tuple[int, int]]:
         rows = self.lake.tables.catalog.load_table(f"{self.db}.target").scan().to_arrow().to_pylist()
@@ -274,7 +280,7 @@ class Arena:
         own.mkdir()
         given = _order_of(process)
         assert given is not None
-        order = Order.read(given)
+        order = ProgramOrder.read(given)
         ghost = replace(order, session_id=str(uuid4()), branch=f"{order.branch}_ghost", folder=str(own))
         (own / "order.json").write_text(ghost.to_json())
         environment = {
@@ -302,7 +308,7 @@ class Arena:
 
 
 class Reader:
-    """Reads the target all the time. ``seen`` counts the reads, ``partial`` what no reader should ever see."""
+    """Reads the target whenever it is another one. ``seen`` counts the reads, ``partial`` what no reader should ever see."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -316,8 +322,12 @@ class Reader:
         self.partial += [f"{count} rows of batch {batch}" for batch, count in counts.items() if count != ROWS]
 
     def _run(self) -> None:
+        before: int | None = -1
         while not self._over.is_set():
-            self.look()
+            head = self._arena.head()
+            if head != before:
+                self.look()
+                before = head
             self._over.wait(0.02)
 
     @contextmanager

@@ -23,8 +23,8 @@ from icefloe.config import Config, from_dict
 from icefloe.service.client import Client as IcefloeClient
 from icefloe.spark import server
 from icefloe.spark.failure import SparkUnreachableError, short_errors
-from icefloe.spark.process import Process
-from icefloe.spark.record import Record
+from icefloe.spark.process import ServerProcess
+from icefloe.spark.record import ServerRecord
 from icefloe.spark.server import SparkServerError
 from icefloe.spark.session import connect
 from tests.chaos.planned_batches import PlannedArena
@@ -100,7 +100,7 @@ class Client:
         self.process.stdout.close()
 
 
-def record(config: Config) -> Record:
+def record(config: Config) -> ServerRecord:
     found = server.folder_of(config).read()
     assert found is not None
     return found
@@ -190,7 +190,7 @@ def test_a_recycled_process_id_is_never_killed(config: Config) -> None:
     try:
         folder = server.folder_of(config)
         folder.make()
-        folder.write(Record(innocent.pid, "another boot/12345", 1, "t", "s", time.time()))
+        folder.write(ServerRecord(innocent.pid, "another boot/12345", 1, "t", "s", time.time()))
         assert not server.status(config).running
         assert server.stop(config) is False
         assert server.ensure(config).record.pid != innocent.pid
@@ -243,7 +243,7 @@ def test_a_killed_watchdog_is_replaced_and_the_new_one_ends_the_server(
     config = from_dict(settings, root=tmp_path / "project")
     lease = server.ensure(config)
     stat_fields = Path(f"/proc/{lease.record.pid}/stat").read_text().rpartition(")")[2].split()
-    watchdog = Process.of(int(stat_fields[1]))
+    watchdog = ServerProcess.of(int(stat_fields[1]))
     assert watchdog is not None
     watchdog.signal(signal.SIGKILL)
     eventually(lambda: not watchdog.alive())

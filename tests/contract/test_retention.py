@@ -21,8 +21,10 @@ from icefloe.service.janitor import Janitor, JanitorBusyError, Pruned
 from icefloe.service.runs import RunDeletedError
 from icefloe.service.serving import Service
 from icefloe.steps.contract import AttemptKey
-from icefloe.store import captures, janitor, retention, tables
+from icefloe.store import access, captures, idempotency, janitor, retention, tables
+from icefloe.store.access import LoginLinkRecord, SessionRecord
 from icefloe.store.captures import CaptureRecord
+from icefloe.store.idempotency import KeptAnswer
 from tests.projects import Project, wait_until
 
 DAY = 86_400.0
@@ -141,6 +143,27 @@ def test_what_no_checkpoint_names_and_nothing_newer_replaces_stays(project: Proj
         targets = captures.targets_of(connection, "c")
     assert left == {"c0", "c2", "c3", "c5"}, "old target; newest committed; newest in its target; newest"
     assert published == {"c0", "c2", "c3"} and targets == ["old_target", "t"]
+
+
+def test_logins_that_have_ended_go_and_so_do_answers_kept_for_a_day(project: Project) -> None:
+    now = time.time()
+    with project.client.database.write() as connection:
+        for name, expires_at in (("ended", now - 1), ("valid", now + DAY)):
+            access.add_session(connection, SessionRecord(name, "ada", "admin", None, now - 9 * DAY, expires_at))
+            access.add_link(connection, LoginLinkRecord(name, "ada", "admin", now - DAY, expires_at))
+        for name, made_at in (("old", now - DAY - 1), ("unfinished", now - DAY - 1), ("new", now - DAY + 60)):
+            idempotency.claim(connection, "ada", name, "digest", made_at)
+            if name != "unfinished":
+                idempotency.finish(connection, "ada", name, KeptAnswer(201, {}, b"{}"))
+    keeper = Janitor(project.config, project.client.database)
+    due = {kind: items for kind, (items, _) in counts(keeper.due(now)).items()}
+    gone = {kind: items for kind, (items, _) in counts(keeper.prune(now)).items()}
+    assert due == gone
+    assert (gone["sessions"], gone["login_links"], gone["idempotency_keys"]) == (1, 1, 2)
+    with project.client.database.read() as connection:
+        assert access.session(connection, "valid") is not None
+        assert connection.execute(sa.select(tables.login_links.c.digest)).scalars().all() == ["valid"]
+        assert idempotency.find(connection, "ada", "new") is not None
 
 
 # -- one at a time -----------------------------------------------------------------------------------------------------------

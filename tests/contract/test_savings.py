@@ -11,7 +11,7 @@ from icefloe.planner.inputs import Size
 from icefloe.service.savings import savings
 from icefloe.store import savings as stored
 from icefloe.store.database import Database
-from icefloe.store.retention import Limits, Savings
+from icefloe.store.retention import Limits, SavingsRetention
 from icefloe.store.savings import SavingsRecord
 
 
@@ -107,8 +107,8 @@ def test_what_was_saved_so_far_survives_the_lines_it_was_counted_from(database: 
     for moment, gone, left in ((150.0, 1, 3), (250.0, 2, 1)):
         limits = Limits(moment, {"savings": moment}, 20)
         with database.write() as connection:
-            assert Savings().due(connection, limits).items == gone
-            assert Savings().delete(connection, limits).items == gone
+            assert SavingsRetention().due(connection, limits).items == gone
+            assert SavingsRetention().delete(connection, limits).items == gone
         with database.read() as connection:
             assert len(stored.listing(connection)) == left
         assert savings(database) == before

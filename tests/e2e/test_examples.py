@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from icefloe.config import Config
+from icefloe.engine.launchers import Launchers
 from icefloe.service.client import Client
 from tests.examples import Example, all_examples, difference
 
@@ -23,9 +24,9 @@ LOADS = 2
 
 
 @pytest.fixture
-def client(project_config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(project_config: Config, launchers: Launchers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    with Client(project_config) as opened:
+    with Client(project_config, launchers=launchers) as opened:
         yield opened
 
 

@@ -62,7 +62,8 @@ def serving(shell: Shell, *words: str) -> Iterator[Server]:  # noqa: F811
 
 
 def error(answer: httpx.Response) -> Any:
-    return answer.json()["error"]
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()
 
 
 def test_a_signal_over_rest_starts_the_workflow_that_waits_for_it(shell: Shell) -> None:  # noqa: F811

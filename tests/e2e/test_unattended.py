@@ -24,8 +24,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from icefloe.config import Config, load
 from icefloe.spark import server
-from icefloe.spark.process import Process
-from icefloe.spark.record import Record
+from icefloe.spark.process import ServerProcess
+from icefloe.spark.record import ServerRecord
 from tests.e2e.test_run_commands import ICEFLOE, Shell
 from tests.projects import wait_until
 
@@ -133,8 +133,8 @@ class Unattended:
         rows: list[dict[str, Any]] = self.writer.load_table("db.totals").scan().to_arrow().to_pylist()
         return Counter((row["account"], row["day"], row["seconds"], row["views"]) for row in rows)
 
-    def server(self) -> Process:
-        record: Record | None = server.folder_of(self.config).read()
+    def server(self) -> ServerProcess:
+        record: ServerRecord | None = server.folder_of(self.config).read()
         assert record is not None
         return record.process
 
@@ -151,7 +151,7 @@ def project(tmp_path: Path) -> Iterator[Unattended]:
 
 
 def test_one_spark_server_serves_all_batches_whoever_dies(project: Unattended) -> None:
-    servers: list[Process] = []
+    servers: list[ServerProcess] = []
 
     def batches(count: int) -> None:
         for _ in range(count):

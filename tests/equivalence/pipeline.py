@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icefloe.capture import commits, published, release
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.capturing import BuiltCapture, CaptureRequest, Capturing
-from icefloe.capture.planning import Bounds
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.capture_attempt import BuiltCapture, CaptureAttempt, CaptureRequest
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.lake import Lake
 from icefloe.store import migrations
 from icefloe.store.database import Database
@@ -88,7 +88,7 @@ class Pipeline:
         head = self.lake.checkpoint(self.source.name)
         return head.snapshot_id if head is not None else None
 
-    def _capturing(self) -> Capturing:
+    def _capturing(self) -> CaptureAttempt:
         request = CaptureRequest(
             consumer=f"{self.namespace}/capture",
             workflow_id=self.namespace,
@@ -99,7 +99,7 @@ class Pipeline:
             ref="main",
             start=None,
             bounds=Bounds(snapshots=self.chance.choice((None, None, 1, 2))),
-            wish=CaptureOptions(
+            options=CaptureOptions(
                 operations=("append", "overwrite", "delete") if self.source.rewrites else ("append",),
                 on_other_operations="fail",
                 on_gap="fail",
@@ -111,7 +111,7 @@ class Pipeline:
                 skip_empty=True,
             ),
         )
-        return Capturing(self.lake, self._database, request, run_has_ended=lambda run: True, log=lambda line: None)
+        return CaptureAttempt(self.lake, self._database, request, run_has_ended=lambda run: True, log=lambda line: None)
 
     # -- the three patterns ------------------------------------------------------------------------------------------------
 

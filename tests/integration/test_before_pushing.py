@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefloe.lake import Lake
-from icefloe.service.client import Client
 from icefloe.service.environments import push_for
 from icefloe.service.pushing import push_files
 from tests.spark_server import Project
@@ -38,7 +37,7 @@ def test_an_environment_leaves_production_alone_and_a_preview_moves_nothing(
     spark.sql(f"INSERT INTO {source} VALUES (1), (2)").collect()
     file = tmp_path / "flow.yaml"
     consumer = f"{project.namespace}.flow/look"
-    with Client(project.config) as client:
+    with project.client() as client:
 
         def run(workflow: str) -> None:
             view = client.work(client.runs.start(workflow).run_id)

@@ -15,9 +15,9 @@ from icefloe.lake.predicates import string_literal
 from icefloe.planner import compaction
 from icefloe.planner.inputs import WriteRequest
 from icefloe.spark.marks import MARK
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write import execution
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_report import WriteReport
 from tests.planner.world import World, fencing
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from icefloe.config import Config
 from icefloe.lake import Lake
 from icefloe.planner import cost
 from icefloe.planner.inputs import WriteRequest
-from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.spark.session import connect
-from icefloe.steps.writing import execution, write_report
-from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write import execution, write_report
+from icefloe.steps.write.versions import LogicOrder
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_report import WriteReport
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project
@@ -99,7 +98,7 @@ def runs(project: Project, spark: SparkSession) -> Iterator[Runs]:
         "(3, 2, NULL, DATE'2026-03-02', 7), (4, 3, 'DE', DATE'2026-03-02', 7)"
     )
     spark.sql(f"INSERT INTO {n}.accounts VALUES (1, 'free'), (2, 'pro')")
-    made = Runs(project.config, Client(project.config))
+    made = Runs(project.config, project.client())
     yield made
     made.client.close()
 

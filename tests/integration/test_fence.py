@@ -23,7 +23,7 @@ from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.statements import Statement
 from icefloe.spark.targets import Effect, Write, parse
-from icefloe.spark.wire import Wire
+from icefloe.spark.wire import WriteInterceptor
 from tests.spark_server import Project, fresh_namespace
 
 if TYPE_CHECKING:
@@ -431,7 +431,7 @@ def test_under_publish_direct_a_statement_that_the_client_sends_again_is_done_on
     attempts: Attempts, project: Project, sql: Sql
 ) -> None:
     sql("CREATE TABLE DB.t (id BIGINT)")
-    wire, losing = Wire(), _Losing()
+    wire, losing = WriteInterceptor(), _Losing()
     opened = attempts.session(interceptors=(losing, wire))
     losing.opened = opened
     fence = Fence(opened, attempts.lake, attempts.fencing(1, "w", direct=True), attempts.log.append)

@@ -27,16 +27,15 @@ from icefloe.planner.errors import (
 )
 from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.plan import FOUND_ROWS, Plan
-from icefloe.rows.deleting import Deletion
-from icefloe.rows.finding import Finder
-from icefloe.service.client import Client
+from icefloe.rows.deletion import Deletion
+from icefloe.rows.key_lookup import KeyLookup
 from icefloe.service.explain import Explaining
 from icefloe.spark.fence import ROUNDS, TargetMovedError
 from icefloe.spark.launch import local_cores
 from icefloe.spark.session import connect
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.searching import Searching
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import execution
+from icefloe.steps.write.key_search import KeySearchRun
+from icefloe.steps.write.write_job import WriteJob
 from tests.planner.world import World, fencing
 from tests.projects import Project as Runs
 from tests.spark_server import Project
@@ -83,7 +82,7 @@ class Bench:
         self.config = project.config
         self.namespace = project.namespace
         self.lake = Lake.open(project.config)
-        self.runs = Runs(project.config, Client(project.config))
+        self.runs = Runs(project.config, project.client())
         spark.sql(
             f"CREATE TABLE {self.namespace}.playback_daily (account_id BIGINT, country STRING, event_day DATE, view_min INT) "
             "USING iceberg PARTITIONED BY (event_day)"
@@ -441,7 +440,7 @@ def test_what_was_found_here_is_deleted_and_appended_in_any_order(
 
 
 @pytest.mark.parametrize(
-    "failing", [(Finder, "keys"), (Finder, "rows"), (Searching, "hand_over"), (Deletion, "commit")]
+    "failing", [(KeyLookup, "keys"), (KeyLookup, "rows"), (KeySearchRun, "hand_over"), (Deletion, "commit")]
 )
 def test_a_search_that_fails_publishes_nothing(
     project_config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, failing: tuple[type, str]

@@ -18,13 +18,13 @@ from icefloe.lake.catalog import RefChange, Tables
 from icefloe.lake.content import manifests_of
 from icefloe.lake.errors import CommitConflictError, StorageError
 from icefloe.lake.manifests import DELETES
-from icefloe.planner.plan import Partitions, Search
+from icefloe.planner.plan import KeySearch, Partitions
 from icefloe.rows import NotPlainError
-from icefloe.rows.deleting import Deletion
+from icefloe.rows.deletion import Deletion
 from icefloe.rows.files import live_files
-from icefloe.rows.finding import Finder, Keys
-from icefloe.steps.writing import searching
-from icefloe.steps.writing.searching import frame
+from icefloe.rows.key_lookup import KeyLookup, Keys
+from icefloe.steps.write import key_search
+from icefloe.steps.write.key_search import frame
 from tests.spark_server import Project
 
 if TYPE_CHECKING:
@@ -75,20 +75,20 @@ class Table:
         """All keys of another table."""
         loaded = self.lake.table(changed.name)
         found = live_files(loaded, changed.head, changed.partition, DAYS)
-        return Finder(loaded, columns, most=10**6).keys(found, 2)
+        return KeyLookup(loaded, columns, most=10**6).keys(found, 2)
 
     def found(self, keys: Keys, by: tuple[str, ...], columns: list[str], most: int = 10**6) -> list[Any]:
         """As Spark gets them."""
         loaded = self.lake.table(self.name)
         files = live_files(loaded, self.head, self.partition, DAYS)
-        rows = Finder(loaded, by, most=most).rows(files, keys, columns, 2, partition=self.partition)
+        rows = KeyLookup(loaded, by, most=most).rows(files, keys, columns, 2, partition=self.partition)
         found: list[Any] = frame(self.spark, rows).collect()
         return found
 
     def deletion(self, keys: Keys, *by: str) -> Deletion:
         loaded = self.lake.table(self.name)
         files = live_files(loaded, self.head, self.partition, DAYS)
-        positions = Finder(loaded, by, most=10**6).positions(files, keys, 2)
+        positions = KeyLookup(loaded, by, most=10**6).positions(files, keys, 2)
         deleted = {one: positions[one.path] for one in files if one.path in positions}
         return Deletion(self.lake.tables, loaded, self.head, deleted)
 
@@ -446,9 +446,9 @@ def test_a_search_leaves_to_spark_what_it_cannot_compare_or_hand_over(
     changed = made(project, spark, lake, "changed", f"id {kind}, day DATE", MERGE_ON_READ)
     for table in (source, target, changed):
         table.sql(f"INSERT INTO {{t}} SELECT CAST(id AS {kind}), DATE'2026-03-01' FROM range(9)")
-    monkeypatch.setattr(searching, "MOST_BYTES", most)
-    search = Search(source.name, changed.name, "day", (("id", "id"),), ("id", "day"), ())
-    found = searching.Searching(
+    monkeypatch.setattr(key_search, "MOST_BYTES", most)
+    search = KeySearch(source.name, changed.name, "day", (("id", "id"),), ("id", "day"), ())
+    found = key_search.KeySearchRun(
         spark,
         lake,
         search,
@@ -473,5 +473,5 @@ def test_a_file_without_rows_has_no_keys(project: Project, spark: SparkSession, 
     path = f"{loaded.metadata.location}/data/empty.parquet".removeprefix("file:").replace("///", "/")
     stored = pq.ParquetFile(storage.normal(file.path))
     pq.ParquetWriter(path, stored.schema_arrow).close()
-    keys = Finder(loaded, ["id"], most=9).keys([replace(file, path=f"file:{path}")], 1)
+    keys = KeyLookup(loaded, ["id"], most=9).keys([replace(file, path=f"file:{path}")], 1)
     assert keys.hits(file.value, [pa.chunked_array([[0, 1, 2]])]).tolist() == []

@@ -13,9 +13,9 @@ import pytest
 
 from icefloe.config import FILE_NAME
 from icefloe.planner.inputs import WriteRequest
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write import execution
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_report import WriteReport
 from icefloe.store import savings as stored
 from icefloe.store.savings import SavingsRecord
 from tests.integration.test_planned_writes import Bench, cause

@@ -18,9 +18,9 @@ from icefloe.planner.errors import NotRepeatableError, ShadowMismatchError
 from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fence
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.shadowing import UncapturedMovedError
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import execution
+from icefloe.steps.write.shadow_check import UncapturedMovedError
+from icefloe.steps.write.write_job import WriteJob
 from tests.planner.corpus import BY_NAME, CORPUS
 from tests.planner.world import World, fencing, play
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from icefloe.config import Config
-from icefloe.planner.comparison import ComparedColumn, Comparison, Part, Type
+from icefloe.planner.comparison import ComparedColumn, Comparison, RowSubset, Type
 from icefloe.service.client import Client
 from icefloe.service.explain import Explaining
 from icefloe.store import captures, triggers
@@ -165,7 +165,7 @@ def test_what_counts_as_equal(spark: SparkSession, kind: Type, wanted: str, has:
         return f"SELECT 7 AS id, CAST(v AS {spelt}) AS v FROM (SELECT explode(array({values})) AS v)"
 
     columns = (ComparedColumn("id", "integer"), ComparedColumn("v", kind))
-    comparison = Comparison(rows(wanted), f"({rows(has)})", columns, Part("everything"))
+    comparison = Comparison(rows(wanted), f"({rows(has)})", columns, RowSubset("everything"))
     counts = spark.sql(comparison.counts()).collect()[0]
     if comparison.has_floats and counts["missing"] + counts["extra"]:
         counts = spark.sql(comparison.tolerant_counts()).collect()[0]

@@ -13,10 +13,10 @@ from icefloe.planner.inputs import WriteRequest
 from icefloe.service.explain import Explaining
 from icefloe.service.views import RunView
 from icefloe.spark.session import connect
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.write_job import WriteJob
-from icefloe.steps.writing.write_report import WriteReport
+from icefloe.steps.write import execution
+from icefloe.steps.write.ranges import RangeOrder
+from icefloe.steps.write.write_job import WriteJob
+from icefloe.steps.write.write_report import WriteReport
 from tests.integration.test_planned_writes import GROUPED, SELECT, Bench, Writes, cause
 from tests.planner.world import fencing
 from tests.spark_server import Project

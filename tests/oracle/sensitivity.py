@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from icefloe.lake import changes, content, history, manifests, pins, predicates
 from icefloe.lake.content import ManifestSlice
-from icefloe.lake.manifests import Status
+from icefloe.lake.manifests import EntryStatus
 from icefloe.lake.ranges import RangeBuilder
 from icefloe.spark.session import connect
 from tests.oracle.tally import Tally
@@ -42,7 +42,7 @@ def _after(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _wants_existing(original: Any) -> Any:
     def wants(self: ManifestSlice, entry: Any) -> bool:
-        carried_over = self.which == "added" and entry["status"] == Status.EXISTING
+        carried_over = self.which == "added" and entry["status"] == EntryStatus.EXISTING
         return carried_over or bool(original(self, entry))
 
     return wants

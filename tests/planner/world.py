@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from icefloe.capture import building, planning
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.planning import Bounds
+from icefloe.capture import build, snapshot_ranges
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.capture.sources import Source
 from icefloe.config import Config
 from icefloe.lake import Lake
@@ -22,9 +22,9 @@ from icefloe.planner.inputs import WriteRequest
 from icefloe.planner.shadow import Mode
 from icefloe.spark.fence import Fencing, branch_of_round
 from icefloe.spark.marks import Mark
-from icefloe.steps.writing import execution
-from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import execution
+from icefloe.steps.write.ranges import RangeOrder
+from icefloe.steps.write.write_job import WriteJob
 from icefloe.store.captures import CheckpointRecord
 from tests.planner.corpus import Case
 
@@ -249,15 +249,15 @@ class World:
         self.sources = []
         for short in self.captured:
             table = f"{self.namespace}.{short}"
-            planned = planning.plan(
+            planned = snapshot_ranges.plan(
                 self.lake, table, ref="main", checkpoint=self.checkpoints.get(table), start=None, bounds=Bounds()
             )
-            changes = building.find(self.lake, planned, WISH)
-            pinned = building.pin(
+            changes = build.find_changes(self.lake, planned, WISH)
+            pinned = build.pin(
                 self.lake, planned, changes, WISH, consumer="corpus", capture_id=name, log=lambda line: None
             )
             named = replace(pinned, change_table=".".join((*self.lake.change_table_namespace, unique_name(table))))
-            self.sources.append(building.build(self.lake, named, changes))
+            self.sources.append(build.build(self.lake, named, changes))
 
     def commit(self) -> None:
         for source in self.sources:

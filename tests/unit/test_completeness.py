@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.capture import completeness
-from icefloe.capture.completeness import ColumnError, WatermarkGoal, reached, said_by
+from icefloe.capture.completeness import ColumnError, WatermarkGoal, reached, stated_watermark
 from icefloe.capture.sources import Source
 from icefloe.lake.ranges import Range
 from icefloe.lake.values import Nanoseconds
@@ -57,11 +57,11 @@ def test_a_column_that_holds_no_time_is_refused(value: Any, kind: str) -> None:
 
 def test_a_source_is_as_complete_as_the_further_of_what_was_said_and_its_property() -> None:
     named = {completeness.VALID_THROUGH: "2026-03-02"}
-    assert said_by(None, {}) is None
-    assert said_by(5.0, {}) == 5.0
-    assert said_by(5.0, named) == moment("2026-03-02")
-    assert said_by(math.inf, named) == math.inf
-    assert said_by(5.0, {completeness.VALID_THROUGH: "soon"}) == 5.0
+    assert stated_watermark(None, {}) is None
+    assert stated_watermark(5.0, {}) == 5.0
+    assert stated_watermark(5.0, named) == moment("2026-03-02")
+    assert stated_watermark(math.inf, named) == math.inf
+    assert stated_watermark(5.0, {completeness.VALID_THROUGH: "soon"}) == 5.0
 
 
 throughs = st.none() | st.floats(allow_nan=False, allow_infinity=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def test_make_demo_sets_up_for_running_and_everything_else_for_developing() -> N
     targets = dict(re.findall(r"^([a-z-]+): (setup[a-z-]*)", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets.pop("demo") == "setup-run"
     assert set(targets.values()) == {"setup"}
+
+
+def test_what_make_starts_may_write_bytecode() -> None:
+    """Packages are installed without it: a process that may not write it compiles all that it imports, each time."""
+    probe = ["make", "--no-print-directory", "--eval=probe: ; @echo [$$PYTHONDONTWRITEBYTECODE]", "probe"]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    assert subprocess.run(probe, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_an_unknown_part_is_refused_with_the_parts_there_are() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.engine import processes
-from icefloe.engine.processes import Job, Launcher, Link
+from icefloe.engine.processes import AttemptLink, Launcher, SupervisedJob
 from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
 from icefloe.steps.contract import ProcessResult
 from tests.projects import wait_until
@@ -26,16 +26,16 @@ ATTEMPT = "test/step/1/1"
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
     made = Launcher()
-    made.start()
+    made.start_if_down()
     yield made
     made.close()
 
 
 @pytest.fixture
-def launch(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Link]]:
-    links: list[Link] = []
+def launch(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., AttemptLink]]:
+    links: list[AttemptLink] = []
 
-    def start(script: str, **options: Any) -> Link:
+    def start(script: str, **options: Any) -> AttemptLink:
         settings: dict[str, Any] = {
             "argv": ("/bin/bash", "-c", script),
             "env": {**os.environ, "ICEFLOE_ATTEMPT": ATTEMPT},
@@ -48,7 +48,7 @@ def launch(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Link]]:
             "log_tail": TAIL,
             "secrets": (),
         }
-        links.append(launcher.launch(Job(**{**settings, **options})))
+        links.append(launcher.launch(SupervisedJob(**{**settings, **options})))
         return links[-1]
 
     yield start
@@ -57,7 +57,7 @@ def launch(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Link]]:
     wait_until(lambda: not processes._carrying(f"ICEFLOE_ATTEMPT={ATTEMPT}".encode()))
 
 
-def result(link: Link, seconds: float = 60.0) -> ProcessResult:
+def result(link: AttemptLink, seconds: float = 60.0) -> ProcessResult:
     link.socket.settimeout(seconds)
     while True:
         messages, gone = link.messages()
@@ -71,13 +71,17 @@ def log(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("log.*")))
 
 
-def test_output_of_both_streams_is_kept_and_the_exit_code_told(launch: Callable[..., Link], tmp_path: Path) -> None:
+def test_output_of_both_streams_is_kept_and_the_exit_code_told(
+    launch: Callable[..., AttemptLink], tmp_path: Path
+) -> None:
     assert result(launch("echo out; echo err >&2; exit 7")) == ProcessResult(7)
     assert sorted(log(tmp_path).split()) == [b"err", b"out"]
     assert processes.read_result(tmp_path) == ProcessResult(7)
 
 
-def test_of_a_flood_of_output_the_start_and_the_end_are_kept(launch: Callable[..., Link], tmp_path: Path) -> None:
+def test_of_a_flood_of_output_the_start_and_the_end_are_kept(
+    launch: Callable[..., AttemptLink], tmp_path: Path
+) -> None:
     assert result(launch("echo first; head -c 100000000 /dev/zero; echo; echo last")).exit_code == 0
     kept = log(tmp_path)
     assert kept.startswith(b"first\n")
@@ -85,13 +89,13 @@ def test_of_a_flood_of_output_the_start_and_the_end_are_kept(launch: Callable[..
     assert len(kept) <= HEAD + TAIL + 64 * 1024
 
 
-def test_binary_output_is_kept_as_it_is(launch: Callable[..., Link], tmp_path: Path) -> None:
+def test_binary_output_is_kept_as_it_is(launch: Callable[..., AttemptLink], tmp_path: Path) -> None:
     assert result(launch(r"printf '\377\000\376'")).exit_code == 0
     assert log(tmp_path) == b"\xff\x00\xfe"
 
 
 def test_what_a_command_leaves_behind_in_the_background_is_ended_with_it(
-    launch: Callable[..., Link], tmp_path: Path
+    launch: Callable[..., AttemptLink], tmp_path: Path
 ) -> None:
     script = "(setsid nohup bash -c 'echo $$ > daemon; trap \"\" TERM HUP; sleep 300' >/dev/null 2>&1 &) ; while [ ! -s daemon ]; do sleep 0.01; done"
     assert result(launch(script)).exit_code == 0
@@ -99,7 +103,7 @@ def test_what_a_command_leaves_behind_in_the_background_is_ended_with_it(
 
 
 def test_a_command_that_overstays_its_timeout_is_ended_even_if_it_ignores_the_polite_signal(
-    launch: Callable[..., Link],
+    launch: Callable[..., AttemptLink],
 ) -> None:
     began = time.monotonic()
     found = result(launch("trap '' TERM; while true; do sleep 0.05; done", timeout=0.3))
@@ -107,7 +111,7 @@ def test_a_command_that_overstays_its_timeout_is_ended_even_if_it_ignores_the_po
     assert time.monotonic() - began >= 0.8
 
 
-def test_a_command_may_clean_up_when_it_is_cancelled(launch: Callable[..., Link], tmp_path: Path) -> None:
+def test_a_command_may_clean_up_when_it_is_cancelled(launch: Callable[..., AttemptLink], tmp_path: Path) -> None:
     link = launch(
         "trap 'echo cleaned > cleaned; exit 3' TERM; touch ready; while true; do sleep 0.02; done", grace=20.0
     )
@@ -117,19 +121,19 @@ def test_a_command_may_clean_up_when_it_is_cancelled(launch: Callable[..., Link]
     assert (tmp_path / "cleaned").exists()
 
 
-def test_a_lease_that_runs_out_ends_the_command_at_once(launch: Callable[..., Link]) -> None:
+def test_a_lease_that_runs_out_ends_the_command_at_once(launch: Callable[..., AttemptLink]) -> None:
     found = result(launch("trap '' TERM; sleep 60", lease_until=time.monotonic() + 0.3, grace=60.0))
     assert found.reason == "lease"
 
 
-def test_a_lease_that_is_extended_lets_it_go_on(launch: Callable[..., Link]) -> None:
+def test_a_lease_that_is_extended_lets_it_go_on(launch: Callable[..., AttemptLink]) -> None:
     link = launch("sleep 0.8", lease_until=time.monotonic() + 0.4)
     link.extend(time.monotonic() + 60)
     assert result(link) == ProcessResult(0)
 
 
 def test_when_the_worker_is_gone_everything_is_ended_and_the_result_left_for_the_next(
-    launch: Callable[..., Link], tmp_path: Path
+    launch: Callable[..., AttemptLink], tmp_path: Path
 ) -> None:
     link = launch("echo $$ > pid; sleep 60 & sleep 61")
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
@@ -141,14 +145,14 @@ def test_when_the_worker_is_gone_everything_is_ended_and_the_result_left_for_the
     assert found.reason == "worker-gone"
 
 
-def test_a_command_that_cannot_be_started_is_told_with_the_reason(launch: Callable[..., Link]) -> None:
+def test_a_command_that_cannot_be_started_is_told_with_the_reason(launch: Callable[..., AttemptLink]) -> None:
     found = result(launch("", argv=("/no/such/program",)))
     assert "No such file" in (found.error or "")
     found = result(launch("true", cwd="/no/such/folder"))
     assert "/no/such/folder" in (found.error or "")
 
 
-def test_secrets_are_masked_also_when_they_arrive_in_pieces(launch: Callable[..., Link], tmp_path: Path) -> None:
+def test_secrets_are_masked_also_when_they_arrive_in_pieces(launch: Callable[..., AttemptLink], tmp_path: Path) -> None:
     link = launch("printf 'a hunt'; sleep 0.2; printf 'er2 b\\n'; echo hunter2hunter2", secrets=("hunter2",))
     assert result(link).exit_code == 0
     assert log(tmp_path) == b"a *** b\n******\n"

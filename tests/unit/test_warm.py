@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from icefloe.engine import processes
-from icefloe.engine.processes import Job, Launcher, Link
+from icefloe.engine.processes import AttemptLink, Launcher, SupervisedJob
 from icefloe.steps.contract import ProcessResult
 from tests.projects import wait_until
 from tests.unit.test_supervisor import log, result
@@ -25,7 +25,7 @@ ATTEMPT = "warm/step/1/1"
 NEEDLE = f"ICEFLOE_ATTEMPT={ATTEMPT}".encode()
 ENV = {**os.environ, "ICEFLOE_ATTEMPT": ATTEMPT, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-Start = Callable[..., Link]
+Start = Callable[..., AttemptLink]
 
 
 @pytest.fixture(scope="module", params=["forked", "import failed", "executed"])
@@ -38,9 +38,9 @@ def launcher(request: pytest.FixtureRequest) -> Iterator[Launcher]:
 
 @pytest.fixture
 def start(launcher: Launcher, tmp_path: Path) -> Iterator[Start]:
-    links: list[Link] = []
+    links: list[AttemptLink] = []
 
-    def launch(*words: str, **options: Any) -> Link:
+    def launch(*words: str, **options: Any) -> AttemptLink:
         settings: dict[str, Any] = {
             "argv": (sys.executable, "-m", MODULE, *words),
             "env": ENV,
@@ -54,7 +54,7 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Start]:
             "secrets": ("hush",),
             "module": MODULE,
         }
-        links.append(launcher.launch(Job(**{**settings, **options})))
+        links.append(launcher.launch(SupervisedJob(**{**settings, **options})))
         return links[-1]
 
     yield launch

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy.engine import Connection
 
 from icefloe.capture import completeness
-from icefloe.capture.capturing import checkpoints_after
+from icefloe.capture.capture_attempt import checkpoints_after
 from icefloe.capture.errors import CaptureLostError
 from icefloe.capture.sources import Source
 from icefloe.store import captures, signals
@@ -26,7 +26,7 @@ def commit(connection: Connection, records: Sequence[CaptureRecord], now: float)
             )
         for checkpoint in checkpoints_after(record, now).values():
             captures.set_checkpoint(connection, checkpoint)
-        complete = completeness.reached([Source.from_json(one) for one in record.sources])
+        complete = completeness.reached([Source.from_json(data) for data in record.sources])
         if complete is not None:
             target, through = complete
             signals.raise_watermark(connection, WatermarkRecord(target, through, f"capture {record.id}", now))

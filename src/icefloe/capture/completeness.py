@@ -40,18 +40,18 @@ class WatermarkGoal:
     timezone: str = "UTC"
 
 
-def said_by(watermark: float | None, properties: Mapping[str, str]) -> float | None:
+def stated_watermark(watermark: float | None, properties: Mapping[str, str]) -> float | None:
     """How far a source is complete: by what has been said, or by its own property, whichever is further."""
-    told = [] if watermark is None else [watermark]
+    watermarks = [] if watermark is None else [watermark]
     with suppress(KeyError, MomentError):  # a property that is no moment is told by the scheduler to whoever waits
-        told.append(moment(properties[VALID_THROUGH]))
-    return max(told, default=None)
+        watermarks.append(moment(properties[VALID_THROUGH]))
+    return max(watermarks, default=None)
 
 
 def by_column(
     goal: WatermarkGoal,
     sources: Sequence[Source],
-    found: Sequence[ChangeSet],
+    change_sets: Sequence[ChangeSet],
     *,
     before: Mapping[str, float],
     now: float,
@@ -60,19 +60,19 @@ def by_column(
     if goal.columns is None:
         return list(sources)
     out = []
-    for source, changes in zip(sources, found, strict=True):
+    for source, changes in zip(sources, change_sets, strict=True):
         latest = _latest(source.table, changes.ranges.get(goal.columns[source.table]), goal.timezone)
         fresh = None if latest is None else min(latest, now) - goal.lateness
-        told = [one for one in (fresh, before.get(source.table)) if one is not None]
-        out.append(replace(source, through=max(told, default=None)))
+        moments = [value for value in (fresh, before.get(source.table)) if value is not None]
+        out.append(replace(source, through=max(moments, default=None)))
     return out
 
 
-def _latest(table: str, found: Range | None, timezone: str) -> float | None:
+def _latest(table: str, range_: Range | None, timezone: str) -> float | None:
     """The start of the latest day, or the latest moment. None: there is none, or it is not known."""
-    if found is None or not found.max_known or found.max is None:
+    if range_ is None or not range_.max_known or range_.max is None:
         return None
-    value, zone = found.max, ZoneInfo(timezone)
+    value, zone = range_.max, ZoneInfo(timezone)
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=zone)).timestamp()
     if isinstance(value, date):
@@ -88,7 +88,7 @@ def _latest(table: str, found: Range | None, timezone: str) -> float | None:
         whole_day = len(str(value)) == 8
         return datetime.fromtimestamp(at, UTC).replace(tzinfo=zone).timestamp() if whole_day else at
     raise ColumnError(
-        f"a watermark cannot come from column {found.column}, which is a {found.type}",
+        f"a watermark cannot come from column {range_.column}, which is a {range_.type}",
         where=table,
         hint="name a date, a timestamp, or whole numbers such as 20260301 or milliseconds",
     )

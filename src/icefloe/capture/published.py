@@ -38,28 +38,28 @@ def parameters(
 
 
 def _of_source(source: Source, catalog: str) -> dict[str, Value]:
-    found = source.found
+    changes = source.found
     values: dict[str, Value] = {
         "source_table": f"{catalog}.{source.table}",
         "source_at_to": source.read_point(catalog),
         "has_changes": source.has_changes,
-        "append_only": bool(found.get("append_only")),
-        "exact": bool(found.get("exact")),
+        "append_only": bool(changes.get("append_only")),
+        "exact": bool(changes.get("exact")),
         "from_snapshot": source.start.snapshot_id if source.start else -1,
         "to_snapshot": source.end.snapshot_id if source.end else -1,
-        "row_count": found.get("added_rows") or 0,
-        "file_count": found.get("added_files") or 0,
-        "byte_count": found.get("added_bytes") or 0,
-        "skipped_operations": dict(found.get("skipped_operations") or {}),
-        "range_filter": found.get("range_filter") or "TRUE",
-        "partition_filter": found.get("partition_filter") or "TRUE",
+        "row_count": changes.get("added_rows") or 0,
+        "file_count": changes.get("added_files") or 0,
+        "byte_count": changes.get("added_bytes") or 0,
+        "skipped_operations": dict(changes.get("skipped_operations") or {}),
+        "range_filter": changes.get("range_filter") or "TRUE",
+        "partition_filter": changes.get("partition_filter") or "TRUE",
     }
     if source.change_table is not None:
         values["icdc_table"] = f"{catalog}.{source.change_table}"
-    for column, one in (found.get("ranges") or {}).items():
+    for column, ends in (changes.get("ranges") or {}).items():
         # An unknown side is not published: a step that needs it then fails with the parameter's name, never on a guess.
-        values |= {f"{column}_{side}": one[side] for side in ("min", "max") if one[side] is not None}
-    partitions = found.get("partitions") or []
+        values |= {f"{column}_{side}": ends[side] for side in ("min", "max") if ends[side] is not None}
+    partitions = changes.get("partitions") or []
     if partitions and len(partitions) <= MOST_PARTITIONS:
         values["changed_partitions"] = _partitions(partitions)
     return values
@@ -67,9 +67,11 @@ def _of_source(source: Source, catalog: str) -> dict[str, Value]:
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Value]:
     """One list per partition field, all of one length: what a foreach walks. Several specs share the fields they share."""
-    names = list(dict.fromkeys(name for one in partitions for name in one["values"]))
-    columns: dict[str, Value] = {name: _column([one["values"].get(name) for one in partitions]) for name in names}
-    columns["spec_id"] = tuple(one["spec_id"] for one in partitions)
+    names = list(dict.fromkeys(name for partition in partitions for name in partition["values"]))
+    columns: dict[str, Value] = {
+        name: _column([partition["values"].get(name) for partition in partitions]) for name in names
+    }
+    columns["spec_id"] = tuple(partition["spec_id"] for partition in partitions)
     return columns
 
 
@@ -86,15 +88,15 @@ def _range(source: Source, column: str | None) -> Mapping[str, Any] | None:
     if not source.has_changes:
         return None
     ranges: Mapping[str, Any] = source.found.get("ranges") or {}
-    found: Mapping[str, Any] = ranges.get(column or "", {"min": None, "max": None})
-    return found
+    range_: Mapping[str, Any] = ranges.get(column or "", {"min": None, "max": None})
+    return range_
 
 
 def _union(name: str, ranges: Sequence[Mapping[str, Any] | None]) -> dict[str, Value]:
-    told = [one for one in ranges if one is not None]
+    known = [range_ for range_ in ranges if range_ is not None]
     out: dict[str, Value] = {}
     for side, choose in (("min", min), ("max", max)):
-        ends = [one[side] for one in told]
+        ends = [range_[side] for range_ in known]
         if ends and all(end is not None for end in ends):
             out[f"{name}_{side}"] = choose(ends)
     return out

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from icefloe import suppressed
-from icefloe.capture import building
+from icefloe.capture import build
 from icefloe.capture.sources import Source
 from icefloe.errors import IcefloeError
 from icefloe.lake import Lake
@@ -64,14 +64,14 @@ def settle(lake: Lake, database: Database, records: Iterable[CaptureRecord], now
 
 def _settle_source(lake: Lake, database: Database, consumer: str, source: Source, now: float | None) -> None:
     metadata = lake.table(source.table).metadata
-    held = metadata.refs.get(checkpoint_tag(consumer))
-    tagged = held.snapshot_id if held is not None else None
+    tag = metadata.refs.get(checkpoint_tag(consumer))
+    tagged = tag.snapshot_id if tag is not None else None
     pinned = {pin.capture for pin in pins_of(metadata)}
     with database.read() as connection:
         checkpoint = captures.checkpoints_of(connection, consumer).get(source.table)
         pinning = captures.of_consumer(connection, consumer, pinned) if pinned else []
     goal = checkpoint.snapshot_id if checkpoint is not None else None
-    if held is None and source.branch is None:
+    if tag is None and source.branch is None:
         goal = None  # a source that may not be pinned is not tagged either
     if goal is not None and goal not in metadata.snapshots:
         suppressed.count(
@@ -131,15 +131,15 @@ def release(lake: Lake, database: Database, records: Sequence[CaptureRecord], no
             by_table.setdefault(table, []).append(record.id)
     stuck: set[str] = set()
     for table, capture_ids in by_table.items():
-        if building.unpinned(lake, table, capture_ids):
+        if build.remove_pins(lake, table, capture_ids):
             stuck.update(capture_ids)
     for record in records:
-        if building.without_tables(lake, [Source.from_json(data) for data in record.sources]):
+        if build.drop_change_tables(lake, [Source.from_json(data) for data in record.sources]):
             stuck.add(record.id)
-    gone = [record.id for record in records if record.id not in stuck]
+    released = [record.id for record in records if record.id not in stuck]
     with database.write() as connection:
-        if gone:
-            captures.set_released(connection, *gone)
+        if released:
+            captures.set_released(connection, *released)
         if stuck:
             captures.postpone_release(connection, stuck, now + RETRY_SECONDS)
-    return len(gone)
+    return len(released)

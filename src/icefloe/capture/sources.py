@@ -86,5 +86,5 @@ class Source:
         )
 
 
-def found_in(changes: ChangeSet) -> dict[str, Any]:
+def change_summary(changes: ChangeSet) -> dict[str, Any]:
     return changes.to_dict()

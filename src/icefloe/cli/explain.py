@@ -13,7 +13,7 @@ from icefloe.errors import UsageError
 from icefloe.service.client import Client
 
 if TYPE_CHECKING:
-    from icefloe.planner.plan import Cost, Plan, Statement
+    from icefloe.planner.plan import Cost, Plan, PlannedStatement
     from icefloe.service.explain import Explained
 
 
@@ -125,7 +125,7 @@ def _costs(plan: Plan) -> None:
     console.print(table)
 
 
-def _statements(plan: Plan) -> tuple[Statement, ...]:
+def _statements(plan: Plan) -> tuple[PlannedStatement, ...]:
     """What Spark is asked."""
     if plan.search is None:
         return plan.statements

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from icefloe.engine.processes import Link
+from icefloe.engine.processes import AttemptLink
 from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.engine.supervisor import MASK, Masker, SegmentedLog
 from icefloe.engine.threads import Call
@@ -32,7 +32,7 @@ def attempt_folder(home: Path, key: AttemptKey) -> Path:
 @dataclass(slots=True)
 class Attempt:
     key: AttemptKey
-    image: RunSnapshot
+    snapshot: RunSnapshot
     runtime: StepRuntime
     context: StepContext
     params: Mapping[str, TypedValue]
@@ -42,7 +42,7 @@ class Attempt:
     """Tells the step's own code that its attempt is cancelled or over: ``context.cancelled``."""
     deadline: float | None
     """For work in this process. A supervisor keeps its command's time by itself."""
-    link: Link | None = None
+    link: AttemptLink | None = None
     handle: Any = None
     started: bool = False
     """Whether the store says RUNNING."""
@@ -117,19 +117,19 @@ class Attempt:
                     grown[number] = path.read_bytes()
             except FileNotFoundError:
                 continue  # dropped from the middle between the two looks
-        gone = [number for number in self.shipped if number not in present]
-        return grown, gone
+        dropped = [number for number in self.shipped if number not in present]
+        return grown, dropped
 
     def ship_log(self, connection: Connection) -> None:
         """Write what is new of the log; :meth:`log_shipped` follows when the transaction was committed."""
         self._shipping = self.new_log()
-        grown, gone = self._shipping
-        if grown or gone:
-            logs.write(connection, self.log_key, grown, gone)
+        grown, dropped = self._shipping
+        if grown or dropped:
+            logs.write(connection, self.log_key, grown, dropped)
 
     def log_shipped(self) -> None:
-        grown, gone = self._shipping
-        for number in gone:
+        grown, dropped = self._shipping
+        for number in dropped:
             del self.shipped[number]
         self.shipped.update((number, len(content)) for number, content in grown.items())
 

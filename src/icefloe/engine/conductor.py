@@ -31,7 +31,7 @@ from icefloe.engine.events import (
     Started,
     Stop,
 )
-from icefloe.engine.run_snapshot import Images
+from icefloe.engine.run_snapshot import RunSnapshots
 from icefloe.engine.states import RunStatus
 from icefloe.engine.transaction import Applied, Claimer, TreeTransaction, insert_run
 from icefloe.faults import fault
@@ -56,7 +56,7 @@ class Conductor:
     ) -> None:
         self.database = database
         self.definitions = Definitions()
-        self.images = Images(self.definitions)
+        self.snapshots = RunSnapshots(self.definitions)
         self.clock = clock
         self.chance = chance
 
@@ -72,92 +72,98 @@ class Conductor:
 
         ``also`` runs in the same transaction, after the events were accepted.
         """
-        with self._tree(root_id, claimer, member=run_id) as turn:
+        with self._tree(root_id, claimer, member=run_id) as tree:
             for event in events:
-                turn.send(run_id, event)
+                tree.send(run_id, event)
             if also is not None:
-                also(turn.connection)
-        return self._after(turn, claimer)
+                also(tree.connection)
+        return self._after(tree, claimer)
 
     def claim(self, root_id: str, wanted: list[tuple[str, str]], claimer: Claimer) -> Applied:
         """Claim steps of one tree that were seen ready."""
-        with self._tree(root_id, claimer) as turn:
-            turn.offer(wanted)
-        return self._after(turn, claimer)
+        with self._tree(root_id, claimer) as tree:
+            tree.offer(wanted)
+        return self._after(tree, claimer)
 
     def start_iterations(
         self, key: AttemptKey, root_id: str, params: Mapping[str, TypedValue], total: int, claimer: Claimer | None
     ) -> Applied:
         """A foreach step begins: its first window of iterations starts with it."""
-        with self._tree(root_id, claimer) as turn:
-            state = turn.image(key.run_id).state.steps[key.step_id]
+        with self._tree(root_id, claimer) as tree:
+            state = tree.snapshot(key.run_id).state.steps[key.step_id]
             loop = state.loop if state.resumes and state.loop and state.loop.total == total else ForeachProgress(total)
-            turn.send(key.run_id, Started(key.step_id, key.generation, params, loop=loop))
-            turn.fill(key.run_id, key.step_id)
-        return self._after(turn, claimer)
+            tree.send(key.run_id, Started(key.step_id, key.generation, params, loop=loop))
+            tree.fill(key.run_id, key.step_id)
+        return self._after(tree, claimer)
 
     def start_subworkflow(
         self, key: AttemptKey, root_id: str, evaluated: Evaluated, claimer: Claimer | None
     ) -> Applied:
         """A subworkflow step begins: its run exists from the same moment. An asynchronous one ends here."""
-        with self._tree(root_id, claimer) as turn:
-            step = turn.image(key.run_id).definition.steps[key.step_id]
+        with self._tree(root_id, claimer) as tree:
+            step = tree.snapshot(key.run_id).definition.steps[key.step_id]
             assert isinstance(step, SubworkflowStep)
-            turn.send(key.run_id, Started(key.step_id, key.generation, evaluated.params))
-            child = turn.start_subworkflow(key.run_id, key.step_id, evaluated)
+            tree.send(key.run_id, Started(key.step_id, key.generation, evaluated.params))
+            child = tree.start_subworkflow(key.run_id, key.step_id, evaluated)
             if not step.sync:
                 outputs = {"run_id": TypedValue.of(child)}
-                turn.send(key.run_id, Ended(key.step_id, key.generation, Outcome(OutcomeKind.SUCCEEDED, outputs)))
-        return self._after(turn, claimer)
+                tree.send(key.run_id, Ended(key.step_id, key.generation, Outcome(OutcomeKind.SUCCEEDED, outputs)))
+        return self._after(tree, claimer)
 
     def restart(self, run_id: str, event: Restart, redefine: Redefine) -> Applied:
         """Restart a run, if ``redefine`` says so with another version of its definition and other parameters."""
-        with self._tree(None, None, member=run_id) as turn:
-            changed = redefine(turn.connection, turn.image(run_id).record)
+        with self._tree(None, None, member=run_id) as tree:
+            changed = redefine(tree.connection, tree.snapshot(run_id).record)
             if changed is not None:
-                turn.redefine(run_id, *changed)
-            turn.send(run_id, event)
-        return self._after(turn, None)
+                tree.redefine(run_id, *changed)
+            tree.send(run_id, event)
+        return self._after(tree, None)
 
     @contextmanager
     def _tree(
         self, root_id: str | None, claimer: Claimer | None, member: str | None = None
     ) -> Iterator[TreeTransaction]:
         """A transaction on the tree of runs below ``root_id``, or of which ``member`` is part."""
-        turn: TreeTransaction | None = None
+        tree: TreeTransaction | None = None
         try:
             with self.database.write() as connection:
                 root = root_id or self._root(connection, member or "")
-                turn = self._transaction(connection, root, claimer)
-                yield turn
-                self._finish(turn)
+                tree = self._transaction(connection, root, claimer)
+                yield tree
+                self._finish(tree)
                 fault("conductor.before_commit")
         except BaseException:
-            if turn is not None:
-                turn.rolled_back()
+            if tree is not None:
+                tree.rolled_back()
             raise
         fault("conductor.after_commit")
-        turn.committed()
+        tree.committed()
 
     def _transaction(self, connection: Connection, root_id: str, claimer: Claimer | None) -> TreeTransaction:
         now = self.clock()
         return TreeTransaction(
-            connection, root_id, claimer, images=self.images, definitions=self.definitions, now=now, chance=self.chance
+            connection,
+            root_id,
+            claimer,
+            snapshots=self.snapshots,
+            definitions=self.definitions,
+            now=now,
+            chance=self.chance,
         )
 
-    def _finish(self, turn: TreeTransaction) -> None:
-        turn.finish()
-        if turn.for_others:
-            self.database.announce(turn.connection)
+    def _finish(self, tree: TreeTransaction) -> None:
+        tree.finish()
+        if tree.for_others:
+            self.database.announce(tree.connection)
 
-    def _after(self, turn: TreeTransaction, claimer: Claimer | None) -> Applied:
+    def _after(self, tree: TreeTransaction, claimer: Claimer | None) -> Applied:
         """Runs that wait for their turn may begin now; each workflow in a transaction of its own."""
-        for workflow_id in turn.to_admit:
-            self._merge(turn.applied, self.admit(workflow_id, claimer))
-        return turn.applied
+        for workflow_id in tree.to_admit:
+            self._merge(tree.applied, self.admit(workflow_id, claimer))
+        return tree.applied
 
     def create(self, connection: Connection, record: RunRecord) -> None:
-        """Insert a run that waits for its turn."""
+        """Insert a run that waits for its tree."""
         definition = self.definitions.get(connection, record.workflow_id, record.version)
         insert_run(connection, record, definition.graph(record.path), self.clock())
 
@@ -173,25 +179,25 @@ class Conductor:
         return applied
 
     def _admit_one(self, workflow_id: str, claimer: Claimer | None) -> Applied | None:
-        turn: TreeTransaction | None = None
+        tree: TreeTransaction | None = None
         try:
             with self.database.write() as connection:
-                found = self._whose_turn(connection, workflow_id)
-                if found is None:
+                candidate = self._whose_turn(connection, workflow_id)
+                if candidate is None:
                     return None
-                run_id, event = found
-                turn = self._transaction(connection, self._root(connection, run_id), claimer)
-                turn.send(run_id, event)
-                self._finish(turn)
+                run_id, event = candidate
+                tree = self._transaction(connection, self._root(connection, run_id), claimer)
+                tree.send(run_id, event)
+                self._finish(tree)
                 fault("conductor.before_admission")
         except BaseException:
-            if turn is not None:
-                turn.rolled_back()
+            if tree is not None:
+                tree.rolled_back()
             raise
-        turn.committed()
-        for other in turn.to_admit - {workflow_id}:
-            self._merge(turn.applied, self.admit(other, claimer))
-        return turn.applied
+        tree.committed()
+        for waiting_workflow in tree.to_admit - {workflow_id}:
+            self._merge(tree.applied, self.admit(waiting_workflow, claimer))
+        return tree.applied
 
     def _whose_turn(self, connection: Connection, workflow_id: str) -> tuple[str, Event] | None:
         workflow = stored.lock(connection, workflow_id)
@@ -207,10 +213,10 @@ class Conductor:
             if last is not None and last.status != RunStatus.SUCCEEDED and (last.seq or 0) > workflow.unblocked:
                 blocked = last.id
         candidates = [strategy.Candidate(r.id, r.status != RunStatus.CREATED) for r in active]
-        turn = strategy.turn(rules, candidates, blocked_by=blocked)
+        admissions = strategy.admissions(rules, candidates, blocked_by=blocked)
         stopping = {r.id for r in active if r.request is not None}
-        todo: list[tuple[str, Event]] = [(run, Begin()) for run in turn.begin]
-        todo += [(run, Stop(reason)) for run, reason in turn.stop if run not in stopping]
+        todo: list[tuple[str, Event]] = [(run, Begin()) for run in admissions.begin]
+        todo += [(run, Stop(reason)) for run, reason in admissions.stop if run not in stopping]
         return todo[0] if todo else None
 
     def _root(self, connection: Connection, run_id: str) -> str:

@@ -51,9 +51,9 @@ class Definition:
         """What a run executes: the whole workflow, or the body of one foreach."""
         if not path:
             return self.workflow
-        found = self.steps[path]
-        assert isinstance(found, ForeachStep), path
-        return found
+        step = self.steps[path]
+        assert isinstance(step, ForeachStep), path
+        return step
 
     def graph(self, path: str) -> Graph:
         if path not in self._graphs:
@@ -92,20 +92,20 @@ class Definitions:
 
     def get(self, connection: Connection, workflow_id: str, version: int) -> Definition:
         key = (workflow_id, version)
-        found = self._cache.get(key)
-        if found is None:
+        definition = self._cache.get(key)
+        if definition is None:
             record = definitions.version(connection, workflow_id, version)
             if record is None:
                 raise NotFoundError(f"workflow {workflow_id} has no version {version}", hint="icefloe workflows")
             stored = WorkflowVersion.from_dict(json.loads(record.definition))
             secrets = stored.secrets(lambda digest: definitions.file(connection, digest) or b"")
-            found = Definition(stored, version, secrets)
-            self._cache[key] = found
+            definition = Definition(stored, version, secrets)
+            self._cache[key] = definition
             if len(self._cache) > self.MOST:
                 self._cache.popitem(last=False)
         else:
             self._cache.move_to_end(key)
-        return found
+        return definition
 
     def latest(self, connection: Connection, workflow_id: str) -> Definition:
         record = definitions.load(connection, workflow_id)

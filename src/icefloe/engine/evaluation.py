@@ -56,13 +56,13 @@ class EvaluationError(UsageError):
 
 
 @contextmanager
-def evaluating(what: str) -> Iterator[None]:
+def evaluation_errors(subject: str) -> Iterator[None]:
     """No raw exception of ours reaches a run: its owner could do nothing with it, and a retry neither."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise EvaluationError(
-            f"{what} cannot be evaluated: {type(error).__name__}: {error}",
+            f"{subject} cannot be evaluated: {type(error).__name__}: {error}",
             hint="this should have been refused by icefloe validate; please report it with the definition",
         ) from error
 
@@ -88,58 +88,58 @@ def run_params(
 
     A layer holds values, or parameters whose expressions are still to be evaluated. ``signals`` are those that started it.
     """
-    given = [(layer, [_given(name, value) for name, value in values.items()]) for layer, values in layers.items()]
-    merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *given])
+    written = [(layer, [_as_param(name, value) for name, value in values.items()]) for layer, values in layers.items()]
+    merged = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params), *written])
     visible = {name: value for name, value in run.items() if name in SYSTEM}
-    with evaluating("the run's parameters"):
+    with evaluation_errors("the run's parameters"):
         return resolve_params(merged, Scope(params=visible, run=run, files=files, signals=signals or {}))
 
 
-def _given(name: str, value: Any) -> Param:
+def _as_param(name: str, value: Any) -> Param:
     try:
         return value if isinstance(value, Param) else literal(name, value)
     except Mismatch as error:
         raise ParamError(f"the parameter '{clip(name)}': {error}") from None
 
 
-def handed_to(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:
+def child_params(step: SubworkflowStep, child: Workflow, evaluated: Evaluated) -> dict[str, Any]:
     """What a subworkflow's run is given: the step's own parameters, and unless told otherwise all that is visible there."""
-    given: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     if not step.explicit_params:
         locked = {param.name for param in child.params if not may_change(param.mode, Layer.RUN)}
         # What the engine itself says of a run and a step is said anew in each.
-        given = {name: item for name, item in evaluated.visible.items() if name not in locked and name not in SYSTEM}
-    given |= evaluated.params
-    return {name: plain(item.value) for name, item in given.items()}
+        params = {name: item for name, item in evaluated.visible.items() if name not in locked and name not in SYSTEM}
+    params |= evaluated.params
+    return {name: plain(item.value) for name, item in params.items()}
 
 
 class Evaluation:
-    """``images`` finds other runs of the tree as they are in the present transaction; ``read_file`` reads by digest;
+    """``snapshot_of`` finds other runs of the tree as they are in the present transaction; ``read_file`` reads by digest;
     ``iterations`` gives the ids of the runs that a foreach step of a run has started, in order; ``signal`` the parameters of
     the signal that satisfies a step's dependency."""
 
     def __init__(
         self,
-        images: Callable[[str], RunSnapshot],
-        image: RunSnapshot,
+        snapshot_of: Callable[[str], RunSnapshot],
+        snapshot: RunSnapshot,
         read_file: Callable[[str], bytes | None] | None = None,
         iterations: Callable[[str, str], list[str]] | None = None,
         signal: Callable[[SignalDependency, Scope], Mapping[str, Any] | None] | None = None,
     ) -> None:
-        self._images = images
-        self._image = image
+        self._snapshot_of = snapshot_of
+        self._snapshot = snapshot
         self._read_file = read_file
         self._iterations = iterations
         self._signal = signal
 
     def holds(self, condition: str, source: str, run: RunState) -> bool:
         """Whether the condition of a transition that leads away from ``source`` holds, with the run in the state given."""
-        with evaluating("the condition"):
-            return evaluate_condition(condition, self.after(self._image.definition.steps[source], run))
+        with evaluation_errors("the condition"):
+            return evaluate_condition(condition, self.after(self._snapshot.definition.steps[source], run))
 
     def step(self, step: Step) -> Evaluated:
-        with evaluating(f"step {step.id}"):
-            scope = self._with_signals(step, self._at(step, self._image.state))
+        with evaluation_errors(f"step {step.id}"):
+            scope = self._with_signals(step, self._at(step, self._snapshot.state))
             params = resolve_params(step.params, scope, own=True)
             inner = _inside(scope, params)
             settings = resolve_settings(step.settings, inner) if isinstance(step, TypedStep) else {}
@@ -149,12 +149,12 @@ class Evaluation:
 
     def loop(self, step: ForeachStep, params: Mapping[str, TypedValue]) -> Iterations:
         """The iterations of a foreach whose own parameters have been evaluated. Stored with them, and computed once."""
-        with evaluating(f"the loop of {step.id}"):
-            return resolve_loop(step, _inside(self._with_signals(step, self._at(step, self._image.state)), params))
+        with evaluation_errors(f"the loop of {step.id}"):
+            return resolve_loop(step, _inside(self._with_signals(step, self._at(step, self._snapshot.state)), params))
 
     def before(self, step: Step) -> Scope:
         """What a step sees while it waits for signals and watermarks: its own parameters, as far as they can be told."""
-        return scope_of_step(step.params, self._at(step, self._image.state))
+        return scope_of_step(step.params, self._at(step, self._snapshot.state))
 
     def after(self, step: Step, run: RunState) -> Scope:
         """What is seen on leaving a step: its parameters and, on top, what it has published. One that was skipped before its
@@ -178,19 +178,21 @@ class Evaluation:
         if self._signal is None or not step.signal_dependencies:
             return scope
         waiting = scope_of_step(step.params, scope)
-        found = [(one.name, self._signal(one, waiting) or {}) for one in step.signal_dependencies]
-        by_number = {str(index): params for index, (_, params) in enumerate(found)}
-        return replace(scope, signal_dependencies=_signals({**by_number, **dict(reversed(found))}))
+        signals_by_name = [
+            (dependency.name, self._signal(dependency, waiting) or {}) for dependency in step.signal_dependencies
+        ]
+        by_number = {str(index): params for index, (_, params) in enumerate(signals_by_name)}
+        return replace(scope, signal_dependencies=_signals({**by_number, **dict(reversed(signals_by_name))}))
 
     def scope(self, run: RunState) -> Scope:
-        image = self._image
-        levels = list(self._levels(replace(image, state=run)))
+        snapshot = self._snapshot
+        levels = list(self._levels(replace(snapshot, state=run)))
         record = levels[-1].record
         run_level = run_values(
             record.id,
             record.workflow_id,
             self._number(levels[-1]),
-            image.definition.workflow.owner,
+            snapshot.definition.workflow.owner,
             version=record.version,
             initiator=record.initiator,
         )
@@ -203,29 +205,29 @@ class Evaluation:
         return Scope(
             params=params,
             steps=_StepResults([level.state for level in levels]),
-            foreach=_Foreach(levels, self._images, self._iterations),
-            subworkflows=_Subworkflows(levels, self._images),
+            foreach=_Foreach(levels, self._snapshot_of, self._iterations),
+            subworkflows=_Subworkflows(levels, self._snapshot_of),
             signals=stored_signals(record.initiator),
             run=run_level,
-            files=_Files(image.definition.files, self._read_file),
+            files=_Files(snapshot.definition.files, self._read_file),
         )
 
-    def _levels(self, image: RunSnapshot) -> Iterator[RunSnapshot]:
+    def _levels(self, snapshot: RunSnapshot) -> Iterator[RunSnapshot]:
         """The run, and outwards the runs whose foreach steps it is an iteration of."""
-        yield image
-        while image.record.iteration is not None and image.record.parent_id is not None:
-            image = self._images(image.record.parent_id)
-            yield image
+        yield snapshot
+        while snapshot.record.iteration is not None and snapshot.record.parent_id is not None:
+            snapshot = self._snapshot_of(snapshot.record.parent_id)
+            yield snapshot
 
-    def _number(self, image: RunSnapshot) -> int | None:
+    def _number(self, snapshot: RunSnapshot) -> int | None:
         """A subworkflow's run has the number of the run that started it."""
-        while image.record.number is None and image.record.parent_id is not None:
-            image = self._images(image.record.parent_id)
-        return image.record.number
+        while snapshot.record.number is None and snapshot.record.parent_id is not None:
+            snapshot = self._snapshot_of(snapshot.record.parent_id)
+        return snapshot.record.number
 
-    def _around(self, image: RunSnapshot) -> RunState:
-        assert image.record.parent_id is not None
-        return self._images(image.record.parent_id).state
+    def _around(self, snapshot: RunSnapshot) -> RunState:
+        assert snapshot.record.parent_id is not None
+        return self._snapshot_of(snapshot.record.parent_id).state
 
 
 def iterations(step: ForeachStep, params: Mapping[str, TypedValue]) -> Iterations:
@@ -283,8 +285,8 @@ def stored_signals(initiator: Mapping[str, Any]) -> dict[str, Values]:
     return _signals(initiator.get("signals") or {})
 
 
-def _signals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Values]:
-    return {name: {key: literal_value(item) for key, item in params.items()} for name, params in found.items()}
+def _signals(by_key: Mapping[str, Mapping[str, Any]]) -> dict[str, Values]:
+    return {name: {key: literal_value(item) for key, item in params.items()} for name, params in by_key.items()}
 
 
 def literal_value(item: Any) -> Value:
@@ -311,16 +313,16 @@ class _StepResults(Mapping[str, Values]):
 
     def _find(self, step_id: str) -> StepState | None:
         for run in self._runs:
-            found = run.steps.get(step_id)
-            if found is not None:
-                return found if found.status.ended or found.params is not None else None
+            state = run.steps.get(step_id)
+            if state is not None:
+                return state if state.status.ended or state.params is not None else None
         return None
 
     def __getitem__(self, step_id: str) -> Values:
-        found = self._find(step_id)
-        if found is None:
+        state = self._find(step_id)
+        if state is None:
             raise KeyError(step_id)
-        return _results(found)
+        return _results(state)
 
     def __iter__(self) -> Iterator[str]:
         return (step for run in self._runs for step in run.steps if self._find(step) is not None)
@@ -338,11 +340,11 @@ class _Foreach(Mapping[str, Mapping[str, Values]]):
     def __init__(
         self,
         levels: list[RunSnapshot],
-        images: Callable[[str], RunSnapshot],
+        snapshot_of: Callable[[str], RunSnapshot],
         iterations: Callable[[str, str], list[str]] | None,
     ) -> None:
         self._levels = levels
-        self._images = images
+        self._snapshot_of = snapshot_of
         self._iterations = iterations
 
     def __getitem__(self, step_id: str) -> Mapping[str, Values]:
@@ -350,12 +352,12 @@ class _Foreach(Mapping[str, Mapping[str, Values]]):
             if isinstance(level.definition.steps.get(step_id), ForeachStep) and step_id in level.state.steps:
                 if self._iterations is None:
                     break
-                runs = [self._images(run_id).state for run_id in self._iterations(level.record.id, step_id)]
+                runs = [self._snapshot_of(run_id).state for run_id in self._iterations(level.record.id, step_id)]
                 if not runs:  # a loop over nothing: whatever is asked for is an empty array
-                    return _Nothing(level.definition, step_id)
+                    return _NoIterations(level.definition, step_id)
                 results = [_StepResults([run]) for run in runs]
-                inner = dict.fromkeys(name for one in results for name in one)
-                return {name: _across([one.get(name, {}) for one in results]) for name in inner}
+                inner = dict.fromkeys(name for result in results for name in result)
+                return {name: _across([result.get(name, {}) for result in results]) for name in inner}
         raise KeyError(step_id)
 
     def __iter__(self) -> Iterator[str]:
@@ -372,11 +374,11 @@ class _Foreach(Mapping[str, Mapping[str, Values]]):
 def _across(iterations: list[Values]) -> dict[str, Value]:
     """One array per name. A name that one iteration lacks would shift the others' places, so it is left out."""
     first, *others = iterations
-    names = [name for name in first if all(name in other for other in others)]
-    return {name: tuple(one[name] for one in iterations) for name in names}  # type: ignore[misc]
+    names = [name for name in first if all(name in result for result in others)]
+    return {name: tuple(result[name] for result in iterations) for name in names}  # type: ignore[misc]
 
 
-class _Nothing(Mapping[str, Values]):
+class _NoIterations(Mapping[str, Values]):
     """The results of a foreach that had no iteration."""
 
     def __init__(self, definition: Definition, step_id: str) -> None:
@@ -385,7 +387,7 @@ class _Nothing(Mapping[str, Values]):
     def __getitem__(self, step_id: str) -> Values:
         if step_id not in self._steps:
             raise KeyError(step_id)
-        return _Empty()
+        return _EmptyArrays()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._steps)
@@ -394,7 +396,7 @@ class _Nothing(Mapping[str, Values]):
         return len(self._steps)
 
 
-class _Empty(Mapping[str, Value]):
+class _EmptyArrays(Mapping[str, Value]):
     """An empty array under every name."""
 
     def __getitem__(self, name: str) -> Value:
@@ -413,15 +415,15 @@ class _Empty(Mapping[str, Value]):
 class _Subworkflows(Mapping[str, Mapping[str, Values]]):
     """The results of a subworkflow's steps, read from its run when asked for."""
 
-    def __init__(self, levels: list[RunSnapshot], images: Callable[[str], RunSnapshot]) -> None:
+    def __init__(self, levels: list[RunSnapshot], snapshot_of: Callable[[str], RunSnapshot]) -> None:
         self._levels = levels
-        self._images = images
+        self._snapshot_of = snapshot_of
 
     def __getitem__(self, step_id: str) -> Mapping[str, Values]:
         for level in self._levels:
             if isinstance(level.definition.steps.get(step_id), SubworkflowStep) and step_id in level.state.steps:
                 try:
-                    return _StepResults([self._images(child_id(level.record.id, step_id)).state])
+                    return _StepResults([self._snapshot_of(child_id(level.record.id, step_id)).state])
                 except NotFoundError:  # it was skipped, or never came to start a run
                     return {}
         raise KeyError(step_id)

@@ -26,13 +26,14 @@ from icefloe.engine import processes
 from icefloe.engine.attempts import Attempt
 from icefloe.engine.events import Ended, HandedOver, Refused, Started
 from icefloe.engine.graph import FOREACH, SUBWORKFLOW
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.lease import Lease
-from icefloe.engine.ledger import Ledger
 from icefloe.engine.preparation import Preparation
-from icefloe.engine.processes import Job, Launcher
+from icefloe.engine.processes import SupervisedJob
 from icefloe.engine.reactor import Reactor
 from icefloe.engine.threads import Call, Threads
 from icefloe.engine.transaction import Claimed
+from icefloe.engine.work_queue import WorkQueue
 from icefloe.environment import for_user_code
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
@@ -80,20 +81,21 @@ class Executor:
         database: Database,
         registry: Registry,
         preparation: Preparation,
-        ledger: Ledger,
+        queue: WorkQueue,
         lease: Lease,
         reactor: Reactor,
+        launchers: Launchers | None = None,
     ) -> None:
         self._config = config
         self._database = database
         self._registry = registry
         self._preparation = preparation
-        self._ledger = ledger
+        self._queue = queue
         self._lease = lease
         self._reactor = reactor
-        self._launcher = Launcher(config=config)
-        self._warm: dict[tuple[str, ...], Launcher] = {}
-        self._steps = Threads("step", ledger.slots)
+        self._launchers = launchers or Launchers(config)
+        self._owns_launchers = launchers is None
+        self._steps = Threads("step", queue.slots)
         self._cancels = Threads("cancel", CANCEL_THREADS)
         self._afterwards = Threads("after_commit", AFTERWARDS_THREADS)
         self._judging: dict[AttemptKey, Call] = {}
@@ -103,12 +105,12 @@ class Executor:
 
     def open(self) -> None:
         """Have the launcher ready before the first step needs it."""
-        self._launcher.start()
+        self._launchers.get().start_if_down()
 
     def warm_up(self, imports: tuple[str, ...]) -> None:
         """Have the launcher ready whose forks have imported these modules."""
         if not self._closing:
-            self._launcher_with(imports).start_if_down()
+            self._launchers.get(imports).start_if_down()
 
     def close(self) -> None:
         self._closing = True
@@ -117,9 +119,8 @@ class Executor:
             suppressed.count("after_commit", "not done when the worker ended; the next commit does it", where=label)
         self._steps.close(0)
         self._cancels.close(0)
-        self._launcher.close()
-        for launcher in self._warm.values():
-            launcher.close()
+        if self._owns_launchers:
+            self._launchers.close()
         self.tidy()
 
     def tidy(self) -> None:
@@ -130,24 +131,24 @@ class Executor:
 
     def begin_some(self) -> None:
         """Take the next claimed step; instant ones of the same run are done together, in one transaction."""
-        first = self._ledger.todo.popleft()
-        if first.image.graph.nodes[first.step.id].type not in self._registry.instant:
+        first = self._queue.todo.popleft()
+        if first.snapshot.graph.nodes[first.step.id].type not in self._registry.instant:
             self._begin(first)
             return
         batch = [first]
         while (
-            self._ledger.todo
-            and self._ledger.todo[0].image.record.id == first.image.record.id
-            and self._ledger.todo[0].image.graph.nodes[self._ledger.todo[0].step.id].type in self._registry.instant
+            self._queue.todo
+            and self._queue.todo[0].snapshot.record.id == first.snapshot.record.id
+            and self._queue.todo[0].snapshot.graph.nodes[self._queue.todo[0].step.id].type in self._registry.instant
         ):
-            batch.append(self._ledger.todo.popleft())
+            batch.append(self._queue.todo.popleft())
         events = [self._instant(claimed) for claimed in batch]
         try:
-            self._ledger.record(first.image, *events)
+            self._queue.record(first.snapshot, *events)
         except Refused:
             for event in events:
                 with suppress(Refused):
-                    self._ledger.record(first.image, event)
+                    self._queue.record(first.snapshot, event)
 
     def _instant(self, claimed: Claimed) -> Ended:
         try:
@@ -159,17 +160,17 @@ class Executor:
             return Ended(claimed.step.id, claimed.step.generation, failure_of(error))
 
     def _begin(self, claimed: Claimed) -> None:
-        image, state = claimed.image, claimed.step
+        snapshot, state = claimed.snapshot, claimed.step
         fault("worker.claimed")
-        key = AttemptKey(image.record.id, state.id, state.attempt, state.generation)
+        key = AttemptKey(snapshot.record.id, state.id, state.attempt, state.generation)
         try:
-            kind = image.graph.nodes[state.id].type
+            kind = snapshot.graph.nodes[state.id].type
             if kind in (FOREACH, SUBWORKFLOW):
                 self._begin_runs(claimed, key)
                 return
             attempt = self._preparation.attempt(claimed)
         except UnreachableError:
-            self._ledger.todo.appendleft(claimed)
+            self._queue.todo.appendleft(claimed)
             raise
         except Refused:
             return
@@ -197,22 +198,22 @@ class Executor:
             self._proceed(attempt, progress)
 
     def _begin_runs(self, claimed: Claimed, key: AttemptKey) -> None:
-        image = claimed.image
-        evaluation = self._preparation.evaluation(image)
-        step = image.definition.steps[key.step_id]
+        snapshot = claimed.snapshot
+        evaluation = self._preparation.evaluation(snapshot)
+        step = snapshot.definition.steps[key.step_id]
         evaluated = evaluation.step(step)
         loop = evaluation.loop(step, evaluated.params) if isinstance(step, ForeachStep) else None
-        root, claimer = image.record.root_id, self._ledger.claimer()
+        root, claimer = snapshot.record.root_id, self._queue.claimer()
         if loop is not None:
             params = {**evaluated.params, **loop.arrays}
-            self._ledger.follow(self._ledger.conductor.start_iterations(key, root, params, loop.length, claimer))
+            self._queue.follow(self._queue.conductor.start_iterations(key, root, params, loop.length, claimer))
         else:
-            self._ledger.follow(self._ledger.conductor.start_subworkflow(key, root, evaluated, claimer))
+            self._queue.follow(self._queue.conductor.start_subworkflow(key, root, evaluated, claimer))
 
     def _fail_early(self, claimed: Claimed, error: Exception) -> None:
         with suppress(Refused):
             event = Ended(claimed.step.id, claimed.step.generation, failure_of(error))
-            self._ledger.record(claimed.image, event)
+            self._queue.record(claimed.snapshot, event)
 
     # -- doing -------------------------------------------------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ class Executor:
     def enforce(self) -> None:
         """End what is over its time, or was told to end and does not. A process is its supervisor's to end."""
         now = time.monotonic()
-        for attempt in [one for one in self.attempts.values() if one.ends_at <= now]:
+        for attempt in [expiring for expiring in self.attempts.values() if expiring.ends_at <= now]:
             if attempt.patience_ends is not None and attempt.patience_ends <= now:
                 cause = Cause("it was told to end, and its thread did not", "step.left-behind")
                 done = Done(Outcome(OutcomeKind.STOPPED, cause=cause))
@@ -290,7 +291,7 @@ class Executor:
     def _launch(self, attempt: Attempt, command: Command) -> None:
         engine = self._config.engine
         context = attempt.context
-        job = Job(
+        job = SupervisedJob(
             argv=command.argv,
             env={**for_user_code(self._config), **command.env},
             cwd=str(command.cwd or self._config.root),
@@ -304,26 +305,20 @@ class Executor:
             module=command.module if command.imports else None,
         )
         attempt.deadline = attempt.patience_ends = None
-        attempt.link = self._launcher_for(command).launch(job)
+        attempt.link = self._launchers.get(command.imports).launch(job)
         self._reactor.watch(attempt.link, partial(self._heard, attempt))
         fault("worker.launched")
         if attempt.cancelled or attempt.lost:
             attempt.link.cancel(at_once=attempt.lost)
 
-    def _launcher_for(self, command: Command) -> Launcher:
-        return self._launcher_with(command.imports) if command.imports else self._launcher
-
-    def _launcher_with(self, imports: tuple[str, ...]) -> Launcher:
-        return self._warm.setdefault(imports, Launcher(imports, self._config))
-
     def _heard(self, attempt: Attempt) -> None:
         """A supervisor has spoken, or has gone."""
         assert attempt.link is not None
-        messages, gone = attempt.link.messages()
+        messages, closed = attempt.link.messages()
         ended = next((m["ended"] for m in messages if "ended" in m), None)
         if ended is not None:
             self._process_ended(attempt, processes.result_of(ended))
-        elif any("broken" in message for message in messages) or gone:
+        elif any("broken" in message for message in messages) or closed:
             # The supervisor was killed. Its command went with it; whatever else it forked is found by its environment.
             result = processes.read_result(attempt.context.folder)
             processes.end_leftovers(str(attempt.key))
@@ -334,7 +329,7 @@ class Executor:
     def _record_start(self, attempt: Attempt, handle: Any = None, note: str | None = None) -> None:
         event = Started(attempt.key.step_id, attempt.key.generation, attempt.params, handle, note=note)
         try:
-            self._durably(lambda: self._ledger.record(attempt.image, event))
+            self._durably(lambda: self._queue.record(attempt.snapshot, event))
         except Refused:
             self.cancel(attempt, lost=True)
         attempt.started = True
@@ -412,7 +407,7 @@ class Executor:
         self.attempts.pop(attempt.key, None)
         fault("worker.before_result")
         try:
-            self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=also))
+            self._durably(lambda: self._queue.record(attempt.snapshot, *start, end, also=also))
             self.do_afterwards(attempt, done)
         except Refused:
             pass  # the claim was lost meanwhile: somebody else has recorded, or will
@@ -422,10 +417,10 @@ class Executor:
         except Exception as error:
             end = Ended(attempt.key.step_id, attempt.key.generation, failure_of(error), attempt.params)
             with suppress(Refused):
-                self._durably(lambda: self._ledger.record(attempt.image, *start, end, also=attempt.ship_log))
+                self._durably(lambda: self._queue.record(attempt.snapshot, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
         self.ended.append(attempt)
-        self._ledger.more_ready = True
+        self._queue.more_ready = True
 
     def do_afterwards(self, attempt: Attempt, done: Done) -> None:
         """What follows the transaction that recorded the result. It fails alone, but not in silence."""
@@ -459,7 +454,7 @@ class Executor:
         self._end_process(attempt)
         self._leave_behind(attempt, "it was not done when its worker ended")
         with suppress(Refused):
-            self._ledger.record(attempt.image, HandedOver(attempt.key.step_id, attempt.key.generation))
+            self._queue.record(attempt.snapshot, HandedOver(attempt.key.step_id, attempt.key.generation))
         self._forget(attempt)
 
     def abandon_all(self) -> None:
@@ -476,11 +471,11 @@ class Executor:
         self._reactor.unwatch(attempt.link)
         attempt.link.cancel(at_once=True)
         attempt.link.socket.settimeout(10)
-        gone = False
+        closed = False
         with suppress(TimeoutError):
-            while not gone:
-                messages, gone = attempt.link.messages()
-                gone = gone or any("ended" in message for message in messages)
+            while not closed:
+                messages, closed = attempt.link.messages()
+                closed = closed or any("ended" in message for message in messages)
         attempt.link.close()
         attempt.link = None
 
@@ -513,7 +508,7 @@ class Executor:
         self._cancels.submit(work, attempt.label)
 
     def _durably(self, action: Callable[[], None]) -> None:
-        self._ledger.durably(action, lambda: self._closing or self._lease.lost)
+        self._queue.durably(action, lambda: self._closing or self._lease.lost)
 
     def _forget(self, attempt: Attempt) -> None:
         if self.attempts.pop(attempt.key, None) is not None:

@@ -50,17 +50,17 @@ class Graph:
 
     @cached_property
     def incoming(self) -> Mapping[str, tuple[Edge, ...]]:
-        found: dict[str, list[Edge]] = {node: [] for node in self.nodes}
+        edges_to: dict[str, list[Edge]] = {node: [] for node in self.nodes}
         for edge in self.edges:
-            found[edge.target].append(edge)
-        return {node: tuple(edges) for node, edges in found.items()}
+            edges_to[edge.target].append(edge)
+        return {node: tuple(edges) for node, edges in edges_to.items()}
 
     @cached_property
     def successors(self) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, dict[str, None]] = {node: {} for node in self.nodes}
+        targets_of: dict[str, dict[str, None]] = {node: {} for node in self.nodes}
         for edge in self.edges:
-            found[edge.source][edge.target] = None
-        return {node: tuple(targets) for node, targets in found.items()}
+            targets_of[edge.source][edge.target] = None
+        return {node: tuple(targets) for node, targets in targets_of.items()}
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -68,11 +68,11 @@ class Graph:
 
     def descendants(self, start: Iterable[str]) -> set[str]:
         """All that is reachable from ``start``, without ``start`` itself unless reachable."""
-        seen: set[str] = set()
+        reached: set[str] = set()
         stack = [target for node in start for target in self.successors[node]]
         while stack:
             node = stack.pop()
-            if node not in seen:
-                seen.add(node)
+            if node not in reached:
+                reached.add(node)
                 stack.extend(self.successors[node])
-        return seen
+        return reached

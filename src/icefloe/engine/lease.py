@@ -134,43 +134,43 @@ class Lease:
 
 
 @dataclass(slots=True)
-class _Sight:
+class _BeatSeen:
     beat: int
     since: float
     last: float
 
 
-class Contender:
+class LivenessMonitor:
     """Watches the other workers and says which are gone."""
 
     def __init__(self, lease_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = lease_seconds
         self._clock = clock
-        self._sights: dict[str, _Sight] = {}
+        self._beats: dict[str, _BeatSeen] = {}
 
-    def gone(self, living: list[WorkerRecord], own_id: str) -> list[tuple[WorkerRecord, int | None]]:
+    def dead_workers(self, living: list[WorkerRecord], own_id: str) -> list[tuple[WorkerRecord, int | None]]:
         """Workers to declare gone, each with the count it was seen with (None: its death is proven)."""
         now = self._clock()
-        found: list[tuple[WorkerRecord, int | None]] = []
+        silent: list[tuple[WorkerRecord, int | None]] = []
         for worker in living:
             if worker.id == own_id:
                 continue
             if is_dead(worker):
-                found.append((worker, None))
+                silent.append((worker, None))
             elif self._silent(worker, now):
-                found.append((worker, worker.beat))
-        self._sights = {key: sight for key, sight in self._sights.items() if key in {w.id for w in living}}
-        return found
+                silent.append((worker, worker.beat))
+        self._beats = {key: beat for key, beat in self._beats.items() if key in {w.id for w in living}}
+        return silent
 
     def _silent(self, worker: WorkerRecord, now: float) -> bool:
-        sight = self._sights.get(worker.id)
+        beat = self._beats.get(worker.id)
         # A gap in our own view (we were paused, or the database was away) proves nothing: start over.
-        watched = sight is not None and now - sight.last <= self._seconds / 2
-        if sight is None or sight.beat != worker.beat or not watched:
-            self._sights[worker.id] = _Sight(worker.beat, now, now)
+        watched = beat is not None and now - beat.last <= self._seconds / 2
+        if beat is None or beat.beat != worker.beat or not watched:
+            self._beats[worker.id] = _BeatSeen(worker.beat, now, now)
             return False
-        sight.last = now
-        return now - sight.since >= self._seconds
+        beat.last = now
+        return now - beat.since >= self._seconds
 
 
 def is_dead(worker: WorkerRecord) -> bool:

@@ -63,9 +63,9 @@ class Rules:
 
 def decide(graph: Graph, run: RunState, event: Event, rules: Rules | None = None) -> Decision:
     """The one entrance. Raises :class:`Refused` when the event does not fit."""
-    turn = _Turn(graph, run, rules or Rules())
-    turn.apply(event)
-    return turn.decision()
+    transition = _Transition(graph, run, rules or Rules())
+    transition.apply(event)
+    return transition.decision()
 
 
 JITTER = 0.25
@@ -83,7 +83,7 @@ _ENDS_AS = {
 }
 
 
-class _Turn:
+class _Transition:
     """One decision in the making: a working copy, never seen outside."""
 
     def __init__(self, graph: Graph, run: RunState, rules: Rules) -> None:
@@ -332,7 +332,7 @@ class _Turn:
                 self._ready(step_id, None)
 
     def _holds(self, source: str, condition: str | None) -> bool:
-        if self.steps[source].status in (StepStatus.UNSATISFIED, StepStatus.DISABLED):
+        if self.steps[source].status is StepStatus.UNSATISFIED:
             return False
         return condition is None or self.rules.holds(condition, source, replace(self.run, steps=self.steps))
 

@@ -38,12 +38,12 @@ class Preparation:
         self._registry = registry
 
     def attempt(self, claimed: Claimed) -> Attempt:
-        image, state = claimed.image, claimed.step
-        record, definition = image.record, image.definition
+        snapshot, state = claimed.snapshot, claimed.step
+        record, definition = snapshot.record, snapshot.definition
         step = definition.steps[state.id]
         key = AttemptKey(record.id, state.id, state.attempt, state.generation)
         runtime = self._registry.find(step.type if isinstance(step, TypedStep) else "noop")
-        evaluated = self.evaluation(image).step(step)
+        evaluated = self.evaluation(snapshot).step(step)
         folder = attempt_folder(self._config.home, key)
         if not runtime.instant:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,19 +72,19 @@ class Preparation:
             deadline=deadline,
             cancelled=cancelled.is_set,
         )
-        return Attempt(key, image, runtime, context, evaluated.params, evaluated.timeout, cancelled, deadline)
+        return Attempt(key, snapshot, runtime, context, evaluated.params, evaluated.timeout, cancelled, deadline)
 
     def _secrets(self, named: Collection[str]) -> tuple[str, ...]:
         """What no log may show: the project's own credentials, and what the definition names; in every form."""
         own = credentials(self._config).texts
         return forms((*own, *(os.environ[name] for name in named if os.environ.get(name))))
 
-    def evaluation(self, image: RunSnapshot) -> Evaluation:
+    def evaluation(self, snapshot: RunSnapshot) -> Evaluation:
         """Asks the database only for what the run itself does not know: the runs around it, and files."""
 
         def around(run_id: str) -> RunSnapshot:
             with self._database.read() as connection:
-                return self._conductor.images.get(connection, run_id)
+                return self._conductor.snapshots.get(connection, run_id)
 
         def file(digest: str) -> bytes | None:
             with self._database.read() as connection:
@@ -92,13 +92,13 @@ class Preparation:
 
         def iterations(run_id: str, step_id: str) -> list[str]:
             with self._database.read() as connection:
-                return [one.id for one in runs.children(connection, run_id, step_id)]
+                return [child.id for child in runs.children(connection, run_id, step_id)]
 
         def signal(dependency: SignalDependency, scope: Scope) -> Mapping[str, Any] | None:
             with self._database.read() as connection:
                 return signals.satisfying(connection, dependency, scope)
 
-        return Evaluation(around, image, file, iterations, signal)
+        return Evaluation(around, snapshot, file, iterations, signal)
 
     def _read_file(self, files: Mapping[str, str], name: str) -> bytes:
         with self._database.read() as connection:

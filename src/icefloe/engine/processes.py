@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from icefloe.steps.contract import ProcessResult
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SupervisedJob:
     """What a supervisor is asked to do. ``lease_until`` is a time on this machine's monotonic clock."""
 
     argv: tuple[str, ...]
@@ -45,7 +46,7 @@ class Job:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
 
 
-class Link:
+class AttemptLink:
     """The worker's end of the line to one supervisor."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -85,18 +86,19 @@ class Link:
 class Launcher:
     """Starts supervisors through one launcher process, which is itself started on need and replaced when it dies.
 
-    Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`).
+    Without ``imports`` it is a small one; with them it has imported these modules (:mod:`icefloe.engine.warm`). Several threads may use it.
     """
 
     def __init__(self, imports: Sequence[str] = (), config: Config | None = None) -> None:
         self._imports = imports
         self._config = config
+        self._lock = threading.RLock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def launch(self, job: Job) -> Link:
+    def launch(self, job: SupervisedJob) -> AttemptLink:
         mine, theirs = socket.socketpair()
-        with theirs:
+        with theirs, self._lock:
             for attempt in (1, 2):
                 try:
                     self._hand(theirs)
@@ -105,7 +107,7 @@ class Launcher:
                     self.close()
                     if attempt == 2:
                         raise
-        link = Link(mine)
+        link = AttemptLink(mine)
         with suppressed.errors("supervisor.tell", OSError), suppress(ConnectionError):  # its end is heard by the link
             mine.sendall(job.to_line())
         return link
@@ -118,10 +120,11 @@ class Launcher:
 
     def start_if_down(self) -> None:
         """Have the launcher ready before the first step needs it."""
-        if self._control is None:
-            self.start()
+        with self._lock:
+            if self._control is None:
+                self._start()
 
-    def start(self) -> None:
+    def _start(self) -> None:
         mine, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
@@ -146,16 +149,17 @@ class Launcher:
         self._control = mine
 
     def close(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+            if self._process is not None:
+                try:
+                    self._process.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+                self._process = None
 
 
 def supervisor_lives(folder: Path) -> bool:
@@ -187,29 +191,29 @@ def result_of(data: Mapping[str, Any]) -> ProcessResult:
 def end_leftovers(attempt: str, *, within: float = 5.0) -> list[int]:
     """End every process that carries this attempt in its environment. Returns those found."""
     needle = f"{supervisor.ATTEMPT_VARIABLE}={attempt}".encode()
-    found: list[int] = []
+    ended: list[int] = []
     deadline = time.monotonic() + within
     while left := _carrying(needle):
-        found += [pid for pid in left if pid not in found]
+        ended += [pid for pid in left if pid not in ended]
         for pid in left:
             supervisor.signal_quietly(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             break
         time.sleep(0.005)
-    return found
+    return ended
 
 
 def _carrying(needle: bytes) -> list[int]:
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
                 environ = Path(f"/proc/{entry.name}/environ").read_bytes()
                 if needle in environ.split(b"\0") and not _is_zombie(entry.name):
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except (FileNotFoundError, ProcessLookupError, PermissionError):  # has ended, or is another user's
                 continue
-    return found
+    return pids
 
 
 def _is_zombie(pid: str) -> bool:

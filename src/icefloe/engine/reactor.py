@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 
-class Speaker(Protocol):
+class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
@@ -45,11 +45,11 @@ class Reactor:
         if not any(known == action and due <= moment for due, known in self._timers):
             self._timers.append((moment, action))
 
-    def watch(self, speaker: Speaker, action: Callable[[], None]) -> None:
+    def watch(self, speaker: HasFileno, action: Callable[[], None]) -> None:
         """Call it whenever the socket has something to read, or is closed."""
         self._selector.register(speaker, selectors.EVENT_READ, action)
 
-    def unwatch(self, speaker: Speaker) -> None:
+    def unwatch(self, speaker: HasFileno) -> None:
         self._selector.unregister(speaker)
 
     def busy(self) -> bool:

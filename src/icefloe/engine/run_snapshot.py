@@ -32,7 +32,7 @@ class RunSnapshot:
         return self.definition.graph(self.record.path)
 
 
-class Images:
+class RunSnapshots:
     """A cache of runs. A look at a run that nobody else has changed costs one small query, else only what changed is read."""
 
     MOST = 2000
@@ -57,17 +57,17 @@ class Images:
             )
         else:
             steps = {row.step_id: step_state(row) for row in runs.load_steps(connection, run_id)}
-        image = RunSnapshot(record, run_state(record, steps), definition)
-        self.put(image)
-        return image
+        snapshot = RunSnapshot(record, run_state(record, steps), definition)
+        self.put(snapshot)
+        return snapshot
 
-    def put(self, image: RunSnapshot) -> None:
+    def put(self, snapshot: RunSnapshot) -> None:
         """Remember a run as it is now committed. Ended iterations are not looked at again."""
-        if image.record.iteration is not None and image.state.status.ended:
-            self._cache.pop(image.record.id, None)
+        if snapshot.record.iteration is not None and snapshot.state.status.ended:
+            self._cache.pop(snapshot.record.id, None)
             return
-        self._cache[image.record.id] = image
-        self._cache.move_to_end(image.record.id)
+        self._cache[snapshot.record.id] = snapshot
+        self._cache.move_to_end(snapshot.record.id)
         if len(self._cache) > self.MOST:
             self._cache.popitem(last=False)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from icefloe.engine.evaluation import Evaluation, evaluating
+from icefloe.engine.evaluation import Evaluation, evaluation_errors
 from icefloe.engine.run_snapshot import RunSnapshot
 from icefloe.errors import IcefloeError
 from icefloe.store import signals
@@ -25,19 +25,19 @@ _LOOK_BACK = 1000
 
 
 def publish(
-    connection: Connection, image: RunSnapshot, evaluation: Evaluation, step: Step, attempt: int, now: float
+    connection: Connection, snapshot: RunSnapshot, evaluation: Evaluation, step: Step, attempt: int, now: float
 ) -> list[str]:
     """Publish a step's signals. Returns what could not be: a success is not taken back for it."""
     troubles = []
     for index, output in enumerate(step.signal_outputs):
         try:
-            with evaluating(f"the parameters of signal {output.name}"):
-                scope = evaluation.after(step, image.state)
+            with evaluation_errors(f"the parameters of signal {output.name}"):
+                scope = evaluation.after(step, snapshot.state)
                 params = {name: plain(item.value) for name, item in resolve_params(output.params, scope).items()}
         except IcefloeError as error:
             troubles.append(f"signal {output.name} was not published: {error}")
             continue
-        run_id = image.record.id
+        run_id = snapshot.record.id
         signals.publish(
             connection,
             signal_id=f"{run_id}/{step.id}/{attempt}/{index}",
@@ -53,14 +53,14 @@ def satisfying(connection: Connection, dependency: SignalDependency, scope: Scop
     """The parameters of the newest signal that satisfies a dependency."""
     conditions = matching.wanted(dependency.match, scope)
     known = signals.newest(connection, dependency.name, _LOOK_BACK)
-    return next((one.params for one in known if matching.satisfies(one.params, conditions)), None)
+    return next((signal.params for signal in known if matching.satisfies(signal.params, conditions)), None)
 
 
 def arrived(
-    connection: Connection, image: RunSnapshot, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
+    connection: Connection, snapshot: RunSnapshot, evaluation: Evaluation, step: Step, canonical: Callable[[str], str]
 ) -> bool:
     """Whether everything that a step waits for is there."""
-    with evaluating(f"what step {step.id} waits for"):
+    with evaluation_errors(f"what step {step.id} waits for"):
         scope = evaluation.before(step)
         if any(satisfying(connection, dependency, scope) is None for dependency in step.signal_dependencies):
             return False
@@ -69,7 +69,7 @@ def arrived(
             for watermark in step.watermark_dependencies
         ]
     for watermark, reached in zip(step.watermark_dependencies, moments, strict=True):
-        held = signals.watermark(connection, canonical(watermark.table))
-        if held is None or held.valid_through < reached:
+        record = signals.watermark(connection, canonical(watermark.table))
+        if record is None or record.valid_through < reached:
             return False
     return True

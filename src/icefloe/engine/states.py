@@ -28,12 +28,8 @@ class StepStatus(StrEnum):
     INITIALIZED = "INITIALIZED"  # ready: waits for a worker, or for its retry delay
     PAUSED = "PAUSED"
     WAITING_FOR_SIGNALS = "WAITING_FOR_SIGNALS"
-    EVALUATING_PARAMS = "EVALUATING_PARAMS"
-    WAITING_FOR_PERMITS = "WAITING_FOR_PERMITS"
     STARTING = "STARTING"  # claimed by a worker
     RUNNING = "RUNNING"
-    FINISHING = "FINISHING"
-    DISABLED = "DISABLED"
     UNSATISFIED = "UNSATISFIED"  # no incoming condition held
     SKIPPED = "SKIPPED"
     SUCCEEDED = "SUCCEEDED"
@@ -69,12 +65,11 @@ class StepStatus(StrEnum):
         return self in READY
 
 
-READY = frozenset({StepStatus.INITIALIZED, StepStatus.WAITING_FOR_PERMITS})
+READY = frozenset({StepStatus.INITIALIZED})
 PENDING = READY | {StepStatus.PAUSED, StepStatus.WAITING_FOR_SIGNALS}
-ACTIVE = frozenset({StepStatus.STARTING, StepStatus.EVALUATING_PARAMS, StepStatus.RUNNING, StepStatus.FINISHING})
+ACTIVE = frozenset({StepStatus.STARTING, StepStatus.RUNNING})
 COMPLETE = frozenset(
     {
-        StepStatus.DISABLED,
         StepStatus.UNSATISFIED,
         StepStatus.SKIPPED,
         StepStatus.SUCCEEDED,
@@ -92,6 +87,7 @@ FAILED = frozenset(
     }
 )
 _ENDED_STEP = COMPLETE | FAILED
+_ENDED_ATTEMPT = (_ENDED_STEP - {StepStatus.UNSATISFIED}) | {StepStatus.INITIALIZED, StepStatus.PAUSED}
 _ENDED_RUN = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.STOPPED, RunStatus.TIMED_OUT})
 
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
@@ -109,7 +105,6 @@ STEP_MOVES: dict[StepStatus, frozenset[StepStatus]] = {
             StepStatus.PAUSED,
             StepStatus.WAITING_FOR_SIGNALS,
             StepStatus.UNSATISFIED,
-            StepStatus.DISABLED,
             StepStatus.SKIPPED,
             StepStatus.FATALLY_FAILED,
             StepStatus.COMPLETED_WITH_ERROR,
@@ -129,23 +124,12 @@ STEP_MOVES: dict[StepStatus, frozenset[StepStatus]] = {
             StepStatus.COMPLETED_WITH_ERROR,
         }
     ),
-    **{
-        status: (READY - {status})
-        | {StepStatus.STARTING, StepStatus.PAUSED, StepStatus.SKIPPED, StepStatus.STOPPED, StepStatus.TIMED_OUT}
-        for status in READY
-    },
-    **{
-        # An attempt ends for good, or goes back to wait for the next one. Forward only between the active ones.
-        status: (_ENDED_STEP - {StepStatus.UNSATISFIED, StepStatus.DISABLED})
-        | {StepStatus.INITIALIZED, StepStatus.PAUSED}
-        | onwards
-        for status, onwards in {
-            StepStatus.STARTING: frozenset({StepStatus.EVALUATING_PARAMS, StepStatus.RUNNING, StepStatus.FINISHING}),
-            StepStatus.EVALUATING_PARAMS: frozenset({StepStatus.RUNNING, StepStatus.FINISHING}),
-            StepStatus.RUNNING: frozenset({StepStatus.FINISHING}),
-            StepStatus.FINISHING: frozenset(),
-        }.items()
-    },
+    StepStatus.INITIALIZED: frozenset(
+        {StepStatus.STARTING, StepStatus.PAUSED, StepStatus.SKIPPED, StepStatus.STOPPED, StepStatus.TIMED_OUT}
+    ),
+    # An attempt ends for good, or goes back to wait for the next one.
+    StepStatus.STARTING: _ENDED_ATTEMPT | {StepStatus.RUNNING},
+    StepStatus.RUNNING: _ENDED_ATTEMPT,
     # A restart resets; a failed step may be skipped afterwards.
     **{status: frozenset({StepStatus.CREATED}) for status in COMPLETE},
     **{status: frozenset({StepStatus.CREATED, StepStatus.SKIPPED}) for status in FAILED},

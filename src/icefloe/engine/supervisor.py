@@ -58,26 +58,26 @@ class Masker:
     def __init__(self, secrets: list[bytes]) -> None:
         self._secrets = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(re.escape(secret) for secret in self._secrets))
-        self._held = b""
+        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
         if not self._secrets:
             return data
-        data = self._held + data
+        data = self._pending + data
         parts: list[bytes] = []
         at = 0
         while True:
             undecided = self._undecided(data, at)
-            found = self._pattern.search(data, at)
-            if found is None or found.start() >= undecided:
-                self._held = data[undecided:]
+            match = self._pattern.search(data, at)
+            if match is None or match.start() >= undecided:
+                self._pending = data[undecided:]
                 return b"".join([*parts, data[at:undecided]])
-            parts += [data[at : found.start()], MASK]
-            at = found.end()
+            parts += [data[at : match.start()], MASK]
+            at = match.end()
 
     def end(self) -> bytes:
-        held, self._held = self._held, b""
-        return self._pattern.sub(MASK, held) if self._secrets else held
+        rest, self._pending = self._pending, b""
+        return self._pattern.sub(MASK, rest) if self._secrets else rest
 
     def _undecided(self, data: bytes, at: int) -> int:
         """Where the first tail begins that some secret begins with; the end when there is none."""
@@ -149,7 +149,7 @@ def _prctl(option: int, value: int) -> None:
 
 def children(pid: int) -> list[int]:
     """The direct children of a process, by /proc."""
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -158,18 +158,18 @@ def children(pid: int) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):  # it has ended
                 continue
             if int(stat[stat.rindex(b")") + 2 :].split()[1]) == pid:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
-    found = []
+    pids = []
     stack = [pid]
     while stack:
         below = children(stack.pop())
-        found += below
+        pids += below
         stack += below
-    return found
+    return pids
 
 
 def signal_quietly(pid: int, number: int) -> None:

@@ -27,34 +27,38 @@ if TYPE_CHECKING:
 
 def take_over(worker: Worker, orphans: list[tuple[OwnedStep, str, str]]) -> list[Applied]:
     """Release steps whose owner is gone (each with that owner and its host). Several workers may do so at once."""
-    found = []
+    applied_all = []
     for step, owner, host in orphans:
         if worker.serves is None or step.root_id in worker.serves:
             with suppress(Refused):  # another worker was quicker
                 applied = _release(worker, step, owner, host)
                 if applied is not None:
-                    found.append(applied)
-    return found
+                    applied_all.append(applied)
+    return applied_all
 
 
 def _release(worker: Worker, step: OwnedStep, owner: str, host: str) -> Applied | None:
     """None: its supervisor is still winding it down, or its result is being read; look again."""
     with worker.database.read() as connection:
-        image = worker.conductor.images.get(connection, step.run_id)
-    state = image.state.steps[step.step_id]
+        snapshot = worker.conductor.snapshots.get(connection, step.run_id)
+    state = snapshot.state.steps[step.step_id]
     if state.owner != owner or state.generation != step.generation:
         return None
     key = AttemptKey(step.run_id, step.step_id, state.attempt, state.generation)
     folder = attempt_folder(worker.config.home, key)
-    claimer = worker.ledger.claimer()
-    if host == this_host() and folder.exists() and image.graph.nodes[step.step_id].type not in (FOREACH, SUBWORKFLOW):
+    claimer = worker.queue.claimer()
+    if (
+        host == this_host()
+        and folder.exists()
+        and snapshot.graph.nodes[step.step_id].type not in (FOREACH, SUBWORKFLOW)
+    ):
         if processes.supervisor_lives(folder):
             return None
         processes.end_leftovers(str(key))
         result = processes.read_result(folder)
         if result is not None and result.reason is None and result.exit_code is not None:
             with suppressed.errors("takeover.preparation", Exception, where=str(key)):  # then it is done again
-                attempt = worker.preparation.attempt(Claimed(image, state))
+                attempt = worker.preparation.attempt(Claimed(snapshot, state))
                 worker.executor.judge(attempt, result, partial(_record, worker, attempt))
                 return None
     fault("takeover.before_release")
@@ -75,11 +79,11 @@ def _record(worker: Worker, attempt: Attempt, done: Done) -> None:
 
     with suppress(Refused):  # another worker was quicker
         try:
-            worker.ledger.record(attempt.image, event, also=also)
+            worker.queue.record(attempt.snapshot, event, also=also)
             worker.executor.do_afterwards(attempt, done)
         except (Refused, UnreachableError):
             raise
         except Exception as error:
             failed = Ended(attempt.key.step_id, attempt.key.generation, failure_of(error), attempt.params)
-            worker.ledger.record(attempt.image, failed, also=attempt.ship_log)
+            worker.queue.record(attempt.snapshot, failed, also=attempt.ship_log)
     attempt.clean_up()

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from icefloe.engine import signals
 from icefloe.engine.definitions import Definitions
-from icefloe.engine.evaluation import Evaluated, Evaluation, child_id, handed_to, iterations, run_params, run_values
+from icefloe.engine.evaluation import Evaluated, Evaluation, child_id, child_params, iterations, run_params, run_values
 from icefloe.engine.events import (
     AttemptEnded,
     Begin,
@@ -37,7 +37,7 @@ from icefloe.engine.events import (
 )
 from icefloe.engine.graph import Graph
 from icefloe.engine.machine import Rules, decide
-from icefloe.engine.run_snapshot import Images, RunSnapshot, plain_values, run_record, run_state, step_record
+from icefloe.engine.run_snapshot import RunSnapshot, RunSnapshots, plain_values, run_record, run_state, step_record
 from icefloe.engine.states import RunStatus, StepStatus
 from icefloe.store import definitions as stored
 from icefloe.store import runs, workers
@@ -68,7 +68,7 @@ class Claimer:
 class Claimed:
     """A step that is now this worker's to do."""
 
-    image: RunSnapshot
+    snapshot: RunSnapshot
     step: StepState
 
 
@@ -91,12 +91,12 @@ class TreeTransaction:
         root_id: str,
         claimer: Claimer | None,
         *,
-        images: Images,
+        snapshots: RunSnapshots,
         definitions: Definitions,
         now: float,
         chance: Callable[[], float],
     ) -> None:
-        self._cache = images
+        self._cache = snapshots
         self._definitions = definitions
         self._chance = chance
         self.now = now
@@ -105,7 +105,7 @@ class TreeTransaction:
         self.claimer = claimer
         self.applied = Applied()
         self.to_admit: set[str] = set()
-        self._images: dict[str, RunSnapshot] = {}
+        self._snapshots: dict[str, RunSnapshot] = {}
         self._written: dict[str, RunSnapshot] = {}
         self._changed: dict[str, set[str]] = {}
         self._events: list[EventRecord] = []
@@ -117,23 +117,23 @@ class TreeTransaction:
 
     # -- events ------------------------------------------------------------------------------------------------------------
 
-    def image(self, run_id: str) -> RunSnapshot:
-        if run_id not in self._images:
-            self._images[run_id] = self._written[run_id] = self._cache.get(self.connection, run_id)
-        return self._images[run_id]
+    def snapshot(self, run_id: str) -> RunSnapshot:
+        if run_id not in self._snapshots:
+            self._snapshots[run_id] = self._written[run_id] = self._cache.get(self.connection, run_id)
+        return self._snapshots[run_id]
 
-    def evaluation(self, image: RunSnapshot) -> Evaluation:
+    def evaluation(self, snapshot: RunSnapshot) -> Evaluation:
         def iterations(run_id: str, step_id: str) -> list[str]:
-            return [one.id for one in runs.children(self.connection, run_id, step_id)]
+            return [child.id for child in runs.children(self.connection, run_id, step_id)]
 
-        return Evaluation(self.image, image, partial(stored.file, self.connection), iterations)
+        return Evaluation(self.snapshot, snapshot, partial(stored.file, self.connection), iterations)
 
     def send(self, run_id: str, event: Event) -> None:
-        image = self.image(run_id)
-        evaluation = self.evaluation(image)
+        snapshot = self.snapshot(run_id)
+        evaluation = self.evaluation(snapshot)
         rules = Rules(evaluation.holds, self._chance, self.now)
-        decision = decide(image.graph, image.state, event, rules)
-        self._images[run_id] = replace(image, state=decision.run)
+        decision = decide(snapshot.graph, snapshot.state, event, rules)
+        self._snapshots[run_id] = replace(snapshot, state=decision.run)
         self._changed.setdefault(run_id, set()).update(decision.changed)
         self._events += [_event(run_id, move, self.now) for move in decision.moves]
         self._attempts += [_attempt(run_id, attempt, self.now) for attempt in decision.attempts]
@@ -141,7 +141,7 @@ class TreeTransaction:
             if move.step is not None and move.status == StepStatus.SUCCEEDED:
                 self._publish_signals(run_id, move.step, move.attempt or 1)
         if decision.run.status is RunStatus.CREATED:
-            self.to_admit.add(image.record.workflow_id)
+            self.to_admit.add(snapshot.record.workflow_id)
         for effect in decision.effects:
             match effect:
                 case Ready(step, delay):
@@ -159,12 +159,14 @@ class TreeTransaction:
                     self._run_ended(run_id, status)
 
     def _publish_signals(self, run_id: str, step_id: str, attempt: int) -> None:
-        image = self.image(run_id)
-        step = image.definition.steps[step_id]
+        snapshot = self.snapshot(run_id)
+        step = snapshot.definition.steps[step_id]
         if step.signal_outputs:
-            troubles = signals.publish(self.connection, image, self.evaluation(image), step, attempt, self.now)
-            status = image.state.steps[step_id].status.value
-            self._events += [EventRecord(run_id, step_id, attempt, self.now, status, status, one) for one in troubles]
+            troubles = signals.publish(self.connection, snapshot, self.evaluation(snapshot), step, attempt, self.now)
+            status = snapshot.state.steps[step_id].status.value
+            self._events += [
+                EventRecord(run_id, step_id, attempt, self.now, status, status, trouble) for trouble in troubles
+            ]
             self.for_others = True
 
     def _to_children(self, run_id: str, step: str, event: Event) -> None:
@@ -177,15 +179,15 @@ class TreeTransaction:
                     continue  # it is on its way to where the event would bring it
 
     def _run_ended(self, run_id: str, status: RunStatus) -> None:
-        image = self.image(run_id)
-        record = image.record
+        snapshot = self.snapshot(run_id)
+        record = snapshot.record
         self.for_others = True
         self.applied.ended.append(run_id)
         if not record.path:
             self.to_admit.add(record.workflow_id)
         if record.parent_id is not None and record.parent_step is not None and run_id != self.root_id:
-            outputs = {} if record.iteration is not None else _run_outputs(image)
-            event = ChildEnded(record.parent_step, status, outputs, image.state.cause, record.iteration)
+            outputs = {} if record.iteration is not None else _run_outputs(snapshot)
+            event = ChildEnded(record.parent_step, status, outputs, snapshot.state.cause, record.iteration)
             with suppress(Refused):  # the parent may have been killed meanwhile
                 self.send(record.parent_id, event)
 
@@ -203,22 +205,22 @@ class TreeTransaction:
             return
         free = claimer.slots
         for run_id, step_id in self._ready:
-            image = self.image(run_id)
-            state = image.state.steps.get(step_id)
+            snapshot = self.snapshot(run_id)
+            state = snapshot.state.steps.get(step_id)
             if state is None or not state.status.ready:
                 continue
-            instant = image.graph.nodes[step_id].type in claimer.instant
+            instant = snapshot.graph.nodes[step_id].type in claimer.instant
             if len(self.applied.claimed) >= MOST_AT_ONCE or (free <= 0 and not instant):
                 self.applied.left_ready = True
-            elif self._permitted(image, step_id, claimer):
+            elif self._permitted(snapshot, step_id, claimer):
                 with suppress(Refused):
                     self.send(run_id, Claim(step_id, claimer.worker))
                     free -= not instant
-                    image = self.image(run_id)
-                    self.applied.claimed.append(Claimed(image, image.state.steps[step_id]))
+                    snapshot = self.snapshot(run_id)
+                    self.applied.claimed.append(Claimed(snapshot, snapshot.state.steps[step_id]))
 
-    def _permitted(self, image: RunSnapshot, step_id: str, claimer: Claimer) -> bool:
-        node = image.graph.nodes[step_id]
+    def _permitted(self, snapshot: RunSnapshot, step_id: str, claimer: Claimer) -> bool:
+        node = snapshot.graph.nodes[step_id]
         if node.starts_runs:
             return True
         limit = claimer.limits.get(node.type.lower())
@@ -227,7 +229,7 @@ class TreeTransaction:
             self._write()
             if runs.running_of_type(self.connection, node.type) >= limit:
                 return False
-        most = image.definition.workflow.step_concurrency
+        most = snapshot.definition.workflow.step_concurrency
         if most is not None:
             self._write()
             return runs.running_of_root(self.connection, self.root_id) < most
@@ -237,12 +239,12 @@ class TreeTransaction:
 
     def fill(self, run_id: str, step_id: str) -> None:
         """Start iterations up to the foreach's window."""
-        image = self.image(run_id)
-        state = image.state.steps[step_id]
+        snapshot = self.snapshot(run_id)
+        state = snapshot.state.steps[step_id]
         loop = state.loop
         if loop is None or state.status is not StepStatus.RUNNING:
             return
-        step = image.definition.steps[step_id]
+        step = snapshot.definition.steps[step_id]
         assert isinstance(step, ForeachStep)
         room = (step.concurrency or FOREACH_WINDOW) - loop.running
         again: list[int] = []
@@ -263,21 +265,21 @@ class TreeTransaction:
         for number in fresh:
             assert values is not None
             self._start_child(
-                image, step_id, values.iteration(number), iteration=number, path=step_id,
-                workflow_id=image.record.workflow_id, version=image.record.version,
+                snapshot, step_id, values.iteration(number), iteration=number, path=step_id,
+                workflow_id=snapshot.record.workflow_id, version=snapshot.record.version,
             )  # fmt: skip
 
     def start_subworkflow(self, run_id: str, step_id: str, evaluated: Evaluated) -> str:
         """Create the run of a subworkflow step, or take up the one that an earlier attempt made. Returns its id."""
-        image = self.image(run_id)
-        step = image.definition.steps[step_id]
+        snapshot = self.snapshot(run_id)
+        step = snapshot.definition.steps[step_id]
         assert isinstance(step, SubworkflowStep)
         definitions = self._definitions
         if step.version.isdigit():
             child = definitions.get(self.connection, step.workflow_id, int(step.version))
         else:
             child = definitions.latest(self.connection, step.workflow_id)
-        number = self.evaluation(image).scope(image.state).run["run_number"]
+        number = self.evaluation(snapshot).scope(snapshot.state).run["run_number"]
         run = run_values(
             child_id(run_id, step_id),
             step.workflow_id,
@@ -286,15 +288,15 @@ class TreeTransaction:
             version=child.version,
             initiator=_initiator("subworkflow", run_id, step_id),
         )
-        files = self.evaluation(replace(image, definition=child)).scope(image.state).files
-        params = run_params(child.workflow, {Layer.RUN: handed_to(step, child.workflow, evaluated)}, run, files)
+        files = self.evaluation(replace(snapshot, definition=child)).scope(snapshot.state).files
+        params = run_params(child.workflow, {Layer.RUN: child_params(step, child.workflow, evaluated)}, run, files)
         return self._start_child(
-            image, step_id, params, workflow_id=step.workflow_id, version=child.version, own_root=not step.sync
+            snapshot, step_id, params, workflow_id=step.workflow_id, version=child.version, own_root=not step.sync
         )
 
     def _start_child(
         self,
-        image: RunSnapshot,
+        snapshot: RunSnapshot,
         step_id: str,
         params: Mapping[str, TypedValue],
         *,
@@ -304,7 +306,7 @@ class TreeTransaction:
         path: str = "",
         own_root: bool = False,
     ) -> str:
-        parent, state = image.record, self.image(image.record.id).state.steps[step_id]
+        parent, state = snapshot.record, self.snapshot(snapshot.record.id).state.steps[step_id]
         child = child_id(parent.id, step_id, iteration)
         known = None
         if state.attempt > 1 or parent.restarts:
@@ -329,7 +331,7 @@ class TreeTransaction:
         )
         definition = self._definitions.get(self.connection, workflow_id, version)
         steps = insert_run(self.connection, record, definition.graph(path), self.now)
-        self._images[child] = self._written[child] = RunSnapshot(record, run_state(record, steps), definition)
+        self._snapshots[child] = self._written[child] = RunSnapshot(record, run_state(record, steps), definition)
         self._changed.setdefault(child, set())
         if path:
             self.send(child, Begin())
@@ -340,19 +342,19 @@ class TreeTransaction:
 
     def redefine(self, run_id: str, version: int, params: dict[str, Any]) -> None:
         """Give an ended run another definition: steps that both know keep their state, new ones are to be done."""
-        image = self.image(run_id)
-        if not image.state.status.ended:
+        snapshot = self.snapshot(run_id)
+        if not snapshot.state.status.ended:
             return  # the restart that follows is refused, with the reason
-        definition = self._definitions.get(self.connection, image.record.workflow_id, version)
-        graph = definition.graph(image.record.path)
-        revision = image.record.revision + 1
-        record = replace(image.record, version=version, params=params, revision=revision)
-        states = {node: image.state.steps.get(node, StepState(node)) for node in graph.nodes}
+        definition = self._definitions.get(self.connection, snapshot.record.workflow_id, version)
+        graph = definition.graph(snapshot.record.path)
+        revision = snapshot.record.revision + 1
+        record = replace(snapshot.record, version=version, params=params, revision=revision)
+        states = {node: snapshot.state.steps.get(node, StepState(node)) for node in graph.nodes}
         rows = [step_record(record, graph.positions[n], graph.nodes[n].type, states[n], revision) for n in states]
         runs.redefine(self.connection, run_id, version=version, params=params)
         runs.replace_steps(self.connection, run_id, rows)
-        state = replace(image.state, steps=states)
-        self._images[run_id] = self._written[run_id] = RunSnapshot(record, state, definition)
+        state = replace(snapshot.state, steps=states)
+        self._snapshots[run_id] = self._written[run_id] = RunSnapshot(record, state, definition)
 
     def _take_up(self, known: RunRecord, resumes: bool, params: Mapping[str, TypedValue]) -> None:
         """A run that an earlier attempt of the step started: go on where it failed, or begin again."""
@@ -362,7 +364,7 @@ class TreeTransaction:
         if resumes and status is RunStatus.SUCCEEDED:
             # It ended well after its parent had given up on it.
             event = ChildEnded(
-                known.parent_step or "", status, _run_outputs(self.image(known.id)), None, known.iteration
+                known.parent_step or "", status, _run_outputs(self.snapshot(known.id)), None, known.iteration
             )
             assert known.parent_id is not None
             self._late.append((known.parent_id, event))
@@ -370,7 +372,7 @@ class TreeTransaction:
         if not resumes:
             runs.redefine(self.connection, known.id, version=known.version, params=plain_values(params) or {})
             self._cache.forget(known.id)
-            self._images.pop(known.id, None)
+            self._snapshots.pop(known.id, None)
             self._written.pop(known.id, None)
         scope = RestartFrom.INCOMPLETE if resumes else RestartFrom.BEGINNING
         self.send(known.id, Restart(f"the restart of run {known.parent_id}", scope))
@@ -389,12 +391,12 @@ class TreeTransaction:
         runs.add_attempts(self.connection, self._attempts)
 
     def committed(self) -> None:
-        for image in self._images.values():
-            self._cache.put(image)
+        for snapshot in self._snapshots.values():
+            self._cache.put(snapshot)
 
     def rolled_back(self) -> None:
         """What was read in this transaction may never have existed."""
-        for run_id in self._images:
+        for run_id in self._snapshots:
             self._cache.forget(run_id)
 
     def _write(self) -> None:
@@ -403,20 +405,20 @@ class TreeTransaction:
         full: list[StepRecord] = []
         updates: list[RunRecord] = []
         for run_id, changed in self._changed.items():
-            image = self._images[run_id]
-            revision = image.record.revision + 1
-            record = run_record(image.record, image.state, revision)
+            snapshot = self._snapshots[run_id]
+            revision = snapshot.record.revision + 1
+            record = run_record(snapshot.record, snapshot.state, revision)
             before = self._written[run_id].state.steps
             for step_id in changed:
-                state, old = image.state.steps[step_id], before[step_id]
+                state, old = snapshot.state.steps[step_id], before[step_id]
                 row = step_record(
-                    record, image.graph.positions[step_id], image.graph.nodes[step_id].type, state, revision
+                    record, snapshot.graph.positions[step_id], snapshot.graph.nodes[step_id].type, state, revision
                 )
                 # A foreach over thousands of values must not write them again with every iteration's end.
                 same_values = state.params is old.params and state.outputs is old.outputs
                 (light if same_values else full).append(row)
             updates.append(record)
-            self._images[run_id] = self._written[run_id] = replace(image, record=record)
+            self._snapshots[run_id] = self._written[run_id] = replace(snapshot, record=record)
         runs.update_steps(self.connection, full)
         runs.update_steps(self.connection, light, with_values=False)
         for record in updates:
@@ -436,13 +438,13 @@ def insert_run(connection: Connection, record: RunRecord, graph: Graph, now: flo
     return states
 
 
-def _run_outputs(image: RunSnapshot) -> dict[str, TypedValue]:
+def _run_outputs(snapshot: RunSnapshot) -> dict[str, TypedValue]:
     """What a subworkflow step publishes: everything its run's steps published, under ``step__name``."""
-    found: dict[str, TypedValue] = {}
-    for step in image.state.steps.values():
+    outputs: dict[str, TypedValue] = {}
+    for step in snapshot.state.steps.values():
         for name, value in (step.outputs or {}).items():
-            found[f"{step.id}__{name}"] = value
-    return found
+            outputs[f"{step.id}__{name}"] = value
+    return outputs
 
 
 def _event(run_id: str, move: Move, now: float) -> EventRecord:

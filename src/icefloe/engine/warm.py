@@ -48,8 +48,7 @@ def run(spec: Mapping[str, Any]) -> NoReturn:
         _show(spec)
         os.environ.clear()
         os.environ.update(spec["env"])
-        if faults.VARIABLE in os.environ:
-            faults.arm(os.environ[faults.VARIABLE])
+        faults.arm(os.environ.get(faults.VARIABLE, ""))  # not what the launcher was started with
         sys.argv = [spec["module"], *spec["argv"][3:]]
         sys.path.insert(0, spec["cwd"])
         for stream in (sys.stdout, sys.stderr):
@@ -77,7 +76,7 @@ def _exit_code(function: Any) -> int:
 def _show(spec: Mapping[str, Any]) -> None:
     """Put the command, and the variable by which leftovers are found, where ``ps`` and ``/proc`` read them (Linux)."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    arg_start, arg_end, env_start, env_end = (int(one) for one in fields[45:49])
+    arg_start, arg_end, env_start, env_end = (int(address) for address in fields[45:49])
     attempt = f"{supervisor.ATTEMPT_VARIABLE}={spec['env'].get(supervisor.ATTEMPT_VARIABLE, '')}"
     shown = [f"{name}={spec['env'][name]}" for name in ("ICEFLOE_PARAMS",) if name in spec["env"]]
     _overwrite(arg_start, arg_end, spec["argv"])

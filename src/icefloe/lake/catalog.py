@@ -94,14 +94,14 @@ class LoadedTable:
         return format_identifier(self.identifier)
 
     def read(self, location: str) -> bytes:
-        found = self._cache.get(location)
-        if found is None:
-            found = storage.read(self.io, location)
-            self._cache[location] = found
-            self._cached += len(found)
+        content = self._cache.get(location)
+        if content is None:
+            content = storage.read(self.io, location)
+            self._cache[location] = content
+            self._cached += len(content)
             while self._cached > _CACHE_BYTES and len(self._cache) > 1:
                 self._cached -= len(self._cache.popitem(last=False)[1])
-        return found
+        return content
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Tables:
     def names_in(self, namespace: Identifier) -> list[Identifier]:
         with _reaching(self.name):
             try:
-                return [tuple(found) for found in self.catalog.list_tables(namespace)]
+                return [tuple(name) for name in self.catalog.list_tables(namespace)]
             except NoSuchNamespaceError:
                 return []
 
@@ -259,11 +259,11 @@ class Tables:
         """Let a branch go on to a new snapshot, whose files ``make`` has written for the table as it is; asked again when somebody else
         commits at the same moment."""
 
-        def made(table: LoadedTable) -> tuple[Sequence[RefChange], Mapping[str, Any]]:
+        def update(table: LoadedTable) -> tuple[Sequence[RefChange], Mapping[str, Any]]:
             snapshot = make(table)
             return [RefChange(branch, snapshot["snapshot-id"], "branch", goes_on=True)], snapshot
 
-        return self._commit(identifier, made)
+        return self._commit(identifier, update)
 
     def _commit(self, identifier: Identifier, wanted: Callable[[LoadedTable], _Commit]) -> TableMetadata:
         for attempt in range(_ATTEMPTS):
@@ -298,13 +298,13 @@ class Tables:
     def _read(self, identifier: Identifier, location: str, io: FileIO) -> LoadedTable:
         """A metadata file is never written twice, so that what was read of it stays true: a batch looks at its tables some ten times
         each, and reading thousands of snapshots takes longer than asking the catalog which file it is."""
-        found = self._parsed.get(location)
-        if found is None:
-            found = TableMetadata.parse(storage.read(io, location), location=location)
-            self._parsed[location] = found
+        metadata = self._parsed.get(location)
+        if metadata is None:
+            metadata = TableMetadata.parse(storage.read(io, location), location=location)
+            self._parsed[location] = metadata
             while len(self._parsed) > _PARSED:
                 self._parsed.popitem(last=False)
-        return LoadedTable(identifier, found, io)
+        return LoadedTable(identifier, metadata, io)
 
     def _sql_location(self, catalog: SqlCatalog, identifier: Identifier) -> str:
         statement = sqlalchemy.select(IcebergTables.metadata_location).where(
@@ -328,9 +328,9 @@ class Tables:
         location = body.get("metadata-location") or ""
         metadata = TableMetadata.of(body["metadata"], location=location)
         credentials: dict[str, str] = {}
-        for found in body.get("storage-credentials") or []:
-            if metadata.location.startswith(found["prefix"]):
-                credentials |= found["config"]
+        for credential in body.get("storage-credentials") or []:
+            if metadata.location.startswith(credential["prefix"]):
+                credentials |= credential["config"]
         io = catalog._load_file_io(
             {**metadata.properties, **(body.get("config") or {}), **credentials}, metadata.location
         )
@@ -429,8 +429,8 @@ class Tables:
         requirements, updates = _ref_commit(table.metadata, changes)
         self.catalog.commit_table(
             self.catalog.load_table(table.identifier),
-            tuple(TypeAdapter(TableRequirement).validate_python(one) for one in requirements),
-            tuple(TypeAdapter(TableUpdate).validate_python(one) for one in updates),
+            tuple(TypeAdapter(TableRequirement).validate_python(requirement) for requirement in requirements),
+            tuple(TypeAdapter(TableUpdate).validate_python(update) for update in updates),
         )
 
     def _rest(
@@ -458,7 +458,7 @@ class Tables:
 
 
 @contextmanager
-def _reaching(what: str, *, table: str | None = None) -> Iterator[None]:
+def _reaching(catalog_name: str, *, table: str | None = None) -> Iterator[None]:
     """The catalog's ways to fail, as ours."""
     try:
         yield
@@ -474,9 +474,9 @@ def _reaching(what: str, *, table: str | None = None) -> Iterator[None]:
         ) from error
     except (requests.RequestException, sqlalchemy.exc.DBAPIError, ServerError, CommitStateUnknownException) as error:
         if "readonly database" in str(error):
-            raise CatalogRefusedError(f"the catalog {what} is read-only", where=table) from error
+            raise CatalogRefusedError(f"the catalog {catalog_name} is read-only", where=table) from error
         raise UnreachableError(
-            f"the catalog {what} does not answer: {_first_line(error)}",
+            f"the catalog {catalog_name} does not answer: {_first_line(error)}",
             where=table,
             hint="check it with: icefloe doctor",
         ) from error
@@ -501,9 +501,9 @@ def _ref_commit(
     requirements: list[dict[str, Any]] = [{"type": "assert-table-uuid", "uuid": metadata.uuid}]
     updates: list[dict[str, Any]] = []
     for change in changes:
-        held = metadata.refs.get(change.name)
+        ref = metadata.refs.get(change.name)
         requirements.append(
-            {"type": "assert-ref-snapshot-id", "ref": change.name, "snapshot-id": held.snapshot_id if held else None}
+            {"type": "assert-ref-snapshot-id", "ref": change.name, "snapshot-id": ref.snapshot_id if ref else None}
         )
         if change.snapshot_id is None:
             updates.append({"action": "remove-snapshot-ref", "ref-name": change.name})
@@ -514,8 +514,8 @@ def _ref_commit(
 
 def _ref(metadata: TableMetadata, change: RefChange) -> dict[str, Any]:
     """A reference as it will be."""
-    held = (metadata.raw.get("refs") or {}).get(change.name) or {}
-    return {**(held if change.goes_on else {}), **change.to_json()}
+    ref = (metadata.raw.get("refs") or {}).get(change.name) or {}
+    return {**(ref if change.goes_on else {}), **change.to_json()}
 
 
 def _next_metadata_location(metadata: TableMetadata) -> str:
@@ -528,8 +528,8 @@ def _next_metadata_location(metadata: TableMetadata) -> str:
 
 def _refuse_moved(table: LoadedTable, expected: Mapping[str, int | None]) -> None:
     for name, snapshot_id in expected.items():
-        held = table.metadata.refs.get(name)
-        if (held.snapshot_id if held else None) != snapshot_id:
+        ref = table.metadata.refs.get(name)
+        if (ref.snapshot_id if ref else None) != snapshot_id:
             raise CommitConflictError(f"{name} was moved by somebody else", where=table.name)
 
 

@@ -135,29 +135,33 @@ class ChangeTables:
 
     def list(self) -> list[ChangeTable]:
         """All registered change tables, oldest first."""
-        found = []
+        tables = []
         for identifier in self._tables.names_in(self.namespace):
             # Another process may be dropping it at this moment.
             with suppress(MetadataMissingError, TableNotFoundError):
-                one = _described(self._tables.load(identifier))
-                if one is not None:
-                    found.append(one)
-        return sorted(found, key=lambda one: one.created)
+                change_table = _described(self._tables.load(identifier))
+                if change_table is not None:
+                    tables.append(change_table)
+        return sorted(tables, key=lambda change_table: change_table.created)
 
     def drop(self, identifier: Identifier) -> ChangeTable:
         """Take one out of the catalog and delete its own folder."""
         loaded = self._tables.load(identifier)
-        one = _described(loaded)
-        if one is None or not storage.inside(one.location, self.location) or one.location.rstrip("/") == self.location:
+        change_table = _described(loaded)
+        if (
+            change_table is None
+            or not storage.inside(change_table.location, self.location)
+            or change_table.location.rstrip("/") == self.location
+        ):
             raise NotAChangeTableError(
                 "this is not a change table made here, so it is left alone", where=format_identifier(identifier)
             )
         self._tables.drop(identifier)
-        if loaded.metadata.properties.get("icefloe.name") != one.name:
-            return one  # a second name: the folder is another's
+        if loaded.metadata.properties.get("icefloe.name") != change_table.name:
+            return change_table  # a second name: the folder is another's
         self._fault("change_table.after_unregister")
-        storage.delete_folder(self._tables.file_io(one.location), one.location)
-        return one
+        storage.delete_folder(self._tables.file_io(change_table.location), change_table.location)
+        return change_table
 
     def point(self, alias: Identifier, at: Identifier) -> None:
         """Let a stable name lead to a change table, whatever change table it led to before. Readers find either or, for a
@@ -176,10 +180,10 @@ class ChangeTables:
     def _leads_here(self, alias: Identifier) -> bool:
         """Whether a name leads, or led before that was released, to a change table in our own folder."""
         try:
-            one = _described(self._tables.load(alias))
+            change_table = _described(self._tables.load(alias))
         except MetadataMissingError as error:
             return error.where is not None and storage.inside(error.where, self.location)
-        return one is not None and storage.inside(one.location, self.location)
+        return change_table is not None and storage.inside(change_table.location, self.location)
 
     def unpoint(self, alias: Identifier, at: Identifier) -> None:
         """Take a stable name away if it still leads there."""
@@ -198,7 +202,7 @@ class ChangeTables:
         io = self._tables.file_io(self.location)
         # Folders first: one that is registered meanwhile is then seen to be.
         folders = storage.folders(io, self.location)
-        registered = {storage.normal(one.location) for one in self.list()}
+        registered = {storage.normal(change_table.location) for change_table in self.list()}
         removed = []
         for folder in folders:
             begun = begun_at(folder)
@@ -230,8 +234,8 @@ class ChangeTables:
         version = table.metadata.format_version
         first_row_ids = self._first_row_ids(table, changes)
         listed: list[ManifestFile] = []
-        for number, one in enumerate(_slices(table, changes, content)):
-            wanted = replace(one, manifest=_with_row_id(one.manifest, first_row_ids))
+        for number, slice_ in enumerate(_slices(table, changes, content)):
+            wanted = replace(slice_, manifest=_with_row_id(slice_.manifest, first_row_ids))
             copy = _copied(table, wanted)
             if copy is None:
                 continue
@@ -286,16 +290,16 @@ def begun_at(folder: str) -> float | None:
 def _slices(table: LoadedTable, changes: ChangeSet, content: Content) -> Sequence[ManifestSlice]:
     if content == "removed":
         return changes.slices.get("removed", ())
-    found = list(changes.slices.get("added", ()))
+    slices = list(changes.slices.get("added", ()))
     if changes.kind == "full":
-        found += changes.slices.get("deletes", ())
+        slices += changes.slices.get("deletes", ())
     elif changes.kind == "diff" and changes.to_snapshot is not None:
         # Net rows: whatever deletes stand at `to` are applied. Those about files that are not listed here do nothing.
         snapshot = table.metadata.snapshots[changes.to_snapshot]
-        found += [
+        slices += [
             ManifestSlice(m, "live") for m in manifests_of(table, snapshot) if m.content == DELETES and m.may_have_live
         ]
-    return found
+    return slices
 
 
 def _with_row_id(manifest: ManifestFile, first_row_ids: dict[str, int]) -> ManifestFile:
@@ -304,14 +308,14 @@ def _with_row_id(manifest: ManifestFile, first_row_ids: dict[str, int]) -> Manif
     return manifest
 
 
-def _copied(table: LoadedTable, one: ManifestSlice) -> tuple[bytes, ManifestFile] | None:
+def _copied(table: LoadedTable, slice_: ManifestSlice) -> tuple[bytes, ManifestFile] | None:
     """The manifest as it is where all its live entries are wanted, else a filtered one."""
-    m = one.manifest
+    m = slice_.manifest
     # Readers pass over DELETED entries, so "live" needs no filter; "added" does if other entries are live too.
-    as_it_is = one.which == "live" or (one.which == "added" and m.existing_files == 0 and m.deleted_files == 0)
-    if as_it_is and one.paths is None and m.counts_known:
+    as_it_is = slice_.which == "live" or (slice_.which == "added" and m.existing_files == 0 and m.deleted_files == 0)
+    if as_it_is and slice_.paths is None and m.counts_known:
         return table.read(m.path), m
-    return filtered(Manifest.open(table.read, m), one.wants)
+    return filtered(Manifest.open(table.read, m), slice_.wants)
 
 
 def _totals(listed: Sequence[ManifestFile]) -> tuple[int, int]:

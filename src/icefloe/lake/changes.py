@@ -86,7 +86,7 @@ class ChangeSet:
             "removed_rows": self.removed.rows,
             "delete_files": self.delete_files,
             "gap": self.gap.to_dict() if self.gap else None,
-            "ranges": {name: found.to_dict() for name, found in self.ranges.items()},
+            "ranges": {name: range_.to_dict() for name, range_ in self.ranges.items()},
             "partitions": [change.to_dict() for change in self.partitions or ()],
             "range_filter": self.range_filter,
             "partition_filter": self.partition_filter,
@@ -115,40 +115,40 @@ def find_changes(
     to = history.resolve_until(metadata, ref, until, table=table.name)
     gap: HistoryLostError | None = None
     if since is None:
-        found = content.full(table, to)
+        delta = content.full(table, to)
     else:
         try:
             chain = history.between(metadata, since, to, ref=ref, table=table.name, until_given=until is not None)
-            found = content.log(table, chain, wanted)
+            delta = content.log(table, chain, wanted)
         except HistoryLostError as lost:
             if on_gap == "fail":
                 raise
             gap = lost
             if on_gap == "full":
                 # The table as it is holds again what was captured before: nobody may append it.
-                found = replace(content.full(table, to), append_only=False, exact=False)
+                delta = replace(content.full(table, to), append_only=False, exact=False)
             else:
-                found = content.diff(table, since, to, lost)
+                delta = content.diff(table, since, to, lost)
     survey = Survey(table, fields)
-    survey.look(found, details=details)
+    survey.look(delta, details=details)
     return ChangeSet(
         table=table.name,
         table_uuid=metadata.uuid,
         ref=ref,
-        kind=found.kind,
+        kind=delta.kind,
         from_snapshot=since.snapshot_id if since else None,
         to_snapshot=to,
-        operations=found.operations,
-        skipped_operations=found.skipped,
-        append_only=found.append_only,
-        exact=found.exact,
+        operations=delta.operations,
+        skipped_operations=delta.skipped,
+        append_only=delta.append_only,
+        exact=delta.exact,
         added=survey.counts["added"],
         removed=survey.counts["removed"],
         delete_files=survey.counts["deletes"].files,
         ranges=survey.ranges,
         partitions=survey.partitions if details else None,
         range_filter=predicates.range_filter(
-            [(one, survey.ranges[one.name]) for one in fields],
+            [(field, survey.ranges[field.name]) for field in fields],
             anything_changed=survey.anything,
             specs=metadata.specs.values(),
         )
@@ -158,8 +158,8 @@ def find_changes(
         if details
         else None,
         gap=gap,
-        holds=found.holds,
-        slices=found.slices,
+        holds=delta.holds,
+        slices=delta.slices,
     )
 
 

@@ -15,7 +15,7 @@ from icefloe.lake.errors import (
     UnsupportedTableError,
 )
 from icefloe.lake.history import Checkpoint
-from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, Manifest, ManifestFile, Status, read_list
+from icefloe.lake.manifests import DATA, UNKNOWN_SNAPSHOT, EntryStatus, Manifest, ManifestFile, read_list
 from icefloe.lake.metadata import Snapshot
 
 Kind = Literal["log", "full", "diff"]
@@ -35,9 +35,9 @@ class ManifestSlice:
     def wants(self, entry: Mapping[str, Any]) -> bool:
         status = entry["status"]
         if self.which == "live":
-            fits = status != Status.DELETED
+            fits = status != EntryStatus.DELETED
         else:
-            fits = status == (Status.ADDED if self.which == "added" else Status.DELETED)
+            fits = status == (EntryStatus.ADDED if self.which == "added" else EntryStatus.DELETED)
         return fits and (self.paths is None or storage.normal(entry["data_file"]["file_path"]) in self.paths)
 
     @property
@@ -72,7 +72,7 @@ def full(table: LoadedTable, to: int | None) -> Content:
         for manifest in manifests_of(table, snapshots[0]):
             if manifest.may_have_live:
                 slices["added" if manifest.content == DATA else "deletes"].append(ManifestSlice(manifest, "live"))
-    operations = Counter(_operation(table, snapshot) for snapshot in snapshots)
+    operations = Counter(operation_of(table, snapshot) for snapshot in snapshots)
     return Content("full", _ordered(operations), {}, True, True, _frozen(slices))
 
 
@@ -85,8 +85,8 @@ def log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) -
     append_only = exact = True
     unheld = False  # files captured since the last hold, which the next removal may take away
     for snapshot in chain:
-        operation = _operation(table, snapshot)
-        own = _own_manifests(table, snapshot)
+        operation = operation_of(table, snapshot)
+        own = own_manifests(table, snapshot)
         adds = [ManifestSlice(m, "added", snapshot_id=snapshot.id) for m in own if m.may_have_added]
         removes = [
             ManifestSlice(m, "deleted", snapshot_id=snapshot.id)
@@ -102,8 +102,8 @@ def log(table: LoadedTable, chain: Sequence[Snapshot], wanted: frozenset[str]) -
                 skipped[operation] += 1
             continue
         included[operation] += 1
-        added = [one for one in adds if one.manifest.content == DATA]
-        deletes = [one for one in adds if one.manifest.content != DATA]
+        added = [slice_ for slice_ in adds if slice_.manifest.content == DATA]
+        deletes = [slice_ for slice_ in adds if slice_.manifest.content != DATA]
         append_only = append_only and operation == "append"
         exact = exact and not (added and removes)
         unheld = unheld or bool(added)
@@ -132,16 +132,16 @@ def diff(table: LoadedTable, since: Checkpoint, to: int | None, lost: HistoryLos
     new_only = [m for path, m in new.items() if path not in old]
     old_paths = {m.path: _live_paths(table, m) for m in old_only}
     new_paths = {m.path: _live_paths(table, m) for m in new_only}
-    gone, come = frozenset().union(*old_paths.values()), frozenset().union(*new_paths.values())
+    paths_before, paths_after = frozenset().union(*old_paths.values()), frozenset().union(*new_paths.values())
     slices: dict[Side, list[ManifestSlice]] = {"added": [], "removed": [], "deletes": []}
     for manifest in new_only:
-        paths = new_paths[manifest.path] - gone
+        paths = new_paths[manifest.path] - paths_before
         if paths:
             side: Side = "added" if manifest.content == DATA else "deletes"
             slices[side].append(ManifestSlice(manifest, "live", paths, snapshot_id=to))
     undeleted = False
     for manifest in old_only:
-        paths = old_paths[manifest.path] - come
+        paths = old_paths[manifest.path] - paths_after
         if paths:
             # A delete file that is gone touches rows as one that has come does: after a roll-back they are back.
             undeleted = undeleted or manifest.content != DATA
@@ -167,30 +167,30 @@ def manifests_of(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
             where=table.name,
             hint="run CALL system.rewrite_manifests on the table, and start from the snapshot after that",
         )
-    found = read_list(table.read, snapshot.manifest_list)
-    if any(manifest.key_metadata for manifest in found):
+    manifests = read_list(table.read, snapshot.manifest_list)
+    if any(manifest.key_metadata for manifest in manifests):
         raise UnsupportedTableError("the table's manifests are encrypted", where=table.name)
-    return found
+    return manifests
 
 
-def _own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
+def own_manifests(table: LoadedTable, snapshot: Snapshot) -> list[ManifestFile]:
     """Those that the snapshot itself wrote: the others are its ancestors'."""
-    found = manifests_of(table, snapshot)
-    unknown = next((m.path for m in found if m.added_snapshot_id == UNKNOWN_SNAPSHOT), None)
+    manifests = manifests_of(table, snapshot)
+    unknown = next((m.path for m in manifests if m.added_snapshot_id == UNKNOWN_SNAPSHOT), None)
     if unknown is not None:
         raise UnsupportedTableError(
             f"the manifest list of snapshot {snapshot.id} does not tell which snapshot wrote {unknown}, as the first writers of v1 did",
             where=table.name,
             hint="run CALL system.rewrite_manifests on the table, and start from the snapshot after that",
         )
-    return [m for m in found if m.added_snapshot_id == snapshot.id]
+    return [m for m in manifests if m.added_snapshot_id == snapshot.id]
 
 
-def _operation(table: LoadedTable, snapshot: Snapshot) -> str:
+def operation_of(table: LoadedTable, snapshot: Snapshot) -> str:
     """The summary's word; a v1 writer may have left it out, and then the manifests tell."""
     if snapshot.operation:
         return snapshot.operation
-    own = _own_manifests(table, snapshot)
+    own = own_manifests(table, snapshot)
     return "overwrite" if any(m.may_have_deleted for m in own) else "append"
 
 
@@ -198,20 +198,20 @@ def _without_known(
     table: LoadedTable, added: list[ManifestSlice], known: Iterable[ManifestSlice]
 ) -> list[ManifestSlice]:
     """A cherry-pick adds files again that a snapshot added before; the log shows them once."""
-    seen: set[str] = set()
-    for one in known:
-        seen |= _paths(table, one)
+    known_paths: set[str] = set()
+    for slice_ in known:
+        known_paths |= _paths(table, slice_)
     out = []
-    for one in added:
-        fresh = _paths(table, one) - seen
+    for slice_ in added:
+        fresh = _paths(table, slice_) - known_paths
         if fresh:
-            out.append(ManifestSlice(one.manifest, one.which, frozenset(fresh), one.snapshot_id))
+            out.append(ManifestSlice(slice_.manifest, slice_.which, frozenset(fresh), slice_.snapshot_id))
     return out
 
 
-def _paths(table: LoadedTable, one: ManifestSlice) -> set[str]:
-    manifest = Manifest.open(table.read, one.manifest)
-    return {storage.normal(entry["data_file"]["file_path"]) for entry in manifest.entries() if one.wants(entry)}
+def _paths(table: LoadedTable, slice_: ManifestSlice) -> set[str]:
+    manifest = Manifest.open(table.read, slice_.manifest)
+    return {storage.normal(entry["data_file"]["file_path"]) for entry in manifest.entries() if slice_.wants(entry)}
 
 
 def _live_paths(table: LoadedTable, manifest: ManifestFile) -> frozenset[str]:
@@ -234,7 +234,7 @@ def refuse_unsupported(table: LoadedTable) -> None:
 
 
 def _frozen(slices: Mapping[Side, list[ManifestSlice]]) -> dict[Side, tuple[ManifestSlice, ...]]:
-    return {side: tuple(found) for side, found in slices.items()}
+    return {side: tuple(group) for side, group in slices.items()}
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icefloe.lake.manifests import Manifest, Status
+from icefloe.lake.manifests import EntryStatus, Manifest
 from icefloe.lake.metadata import TableMetadata
 
 
@@ -20,29 +20,32 @@ class FileColumns:
         self._metadata = metadata
         self._ids = tuple(column_ids)
         header = manifest.field_ids
-        self._by_header = tuple(header is None or one in header for one in self._ids)
+        self._by_header = tuple(header is None or column_id in header for column_id in self._ids)
         self._by_birth: dict[int | None, tuple[bool, ...]] = {None: self._by_header}
 
     def of(self, entry: Mapping[str, Any]) -> tuple[bool, ...]:
         birth = self._birth(entry)
-        found = self._by_birth.get(birth)
-        if found is None:
-            found = self._by_birth[birth] = self._at(birth)
-        return found
+        columns = self._by_birth.get(birth)
+        if columns is None:
+            columns = self._by_birth[birth] = self._at(birth)
+        return columns
 
     def _birth(self, entry: Mapping[str, Any]) -> int | None:
         """The snapshot that added an older file; ``None`` if this manifest did, or if nobody knows any more."""
-        if entry["status"] == Status.ADDED:
+        if entry["status"] == EntryStatus.ADDED:
             return None
         number = entry.get("file_sequence_number")
         if number:
             return self._metadata.by_sequence_number.get(number)
         # v1 has no sequence numbers, and a DELETED entry names the snapshot that deleted.
-        return entry.get("snapshot_id") if entry["status"] == Status.EXISTING else None
+        return entry.get("snapshot_id") if entry["status"] == EntryStatus.EXISTING else None
 
     def _at(self, snapshot_id: int | None) -> tuple[bool, ...]:
         snapshot = self._metadata.snapshots.get(snapshot_id or 0)
         schema = self._metadata.schemas.get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
         if schema is None:
             return self._by_header
-        return tuple(seen and one in schema.fields for seen, one in zip(self._by_header, self._ids, strict=True))
+        return tuple(
+            in_header and column_id in schema.fields
+            for in_header, column_id in zip(self._by_header, self._ids, strict=True)
+        )

@@ -43,18 +43,18 @@ def checkpoint_at(metadata: TableMetadata, snapshot_id: int) -> Checkpoint:
 def ancestors(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:
     """A snapshot and its ancestors, newest first, as far as the metadata still has them."""
     current = metadata.snapshots.get(snapshot_id)
-    seen: set[int] = set()
-    while current is not None and current.id not in seen:
-        seen.add(current.id)
+    visited: set[int] = set()
+    while current is not None and current.id not in visited:
+        visited.add(current.id)
         yield current
         current = metadata.snapshots.get(current.parent_id) if current.parent_id is not None else None
 
 
 def head(metadata: TableMetadata, ref: str, *, table: str) -> int | None:
     """The snapshot a ref points at; ``None`` for ``main`` of a table that has no snapshot yet."""
-    found = metadata.refs.get(ref)
-    if found is not None:
-        return found.snapshot_id
+    target = metadata.refs.get(ref)
+    if target is not None:
+        return target.snapshot_id
     if ref == "main":
         return None
     known = ", ".join(sorted(metadata.refs)) or "none"
@@ -125,9 +125,9 @@ def _explain(
 ) -> HistoryLostError | SnapshotOrderError | SnapshotNotFoundError:
     """Why ``since`` is not in the chain of ``until`` (``chain``: newest first, complete as far as metadata has it)."""
     until, oldest = chain[0], chain[-1]
-    held = metadata.snapshots.get(since.snapshot_id)
-    number = held.sequence_number if held else since.sequence_number
-    past = {snapshot.id for snapshot in ancestors(metadata, held.id)} if held else set()
+    last_read = metadata.snapshots.get(since.snapshot_id)
+    number = last_read.sequence_number if last_read else since.sequence_number
+    past = {snapshot.id for snapshot in ancestors(metadata, last_read.id)} if last_read else set()
     name = f"snapshot {since.snapshot_id}"
 
     if until.id in past:
@@ -145,17 +145,17 @@ def _explain(
             diff_possible=True,
         )
     complete = oldest.is_first
-    if complete and (held or number):
+    if complete and (last_read or number):
         if number and oldest.sequence_number and number > oldest.sequence_number:
             return HistoryRolledBackError(
                 f"{name} is not in the history of {ref!r} any more: the branch was rolled back and went another way",
                 where=table,
-                diff_possible=held is not None,
+                diff_possible=last_read is not None,
             )
         return TableReplacedError(
             f"the table was replaced (CREATE OR REPLACE): {ref!r} starts anew at {oldest.id}, after {name}",
             where=table,
-            diff_possible=held is not None,
+            diff_possible=last_read is not None,
         )
     if complete and since.table_uuid:
         return HistoryLostError(
@@ -167,9 +167,9 @@ def _explain(
         return unknown_snapshot(since.snapshot_id, table)
     if number and oldest.sequence_number and number > oldest.sequence_number:
         return HistoryRolledBackError(
-            f"{name} was left behind by a roll-back of {ref!r}", where=table, diff_possible=held is not None
+            f"{name} was left behind by a roll-back of {ref!r}", where=table, diff_possible=last_read is not None
         )
-    if held is None and not since.table_uuid:
+    if last_read is None and not since.table_uuid:
         return HistoryExpiredError(
             f"{name} is not there: it was expired (the history of {ref!r} starts at {oldest.id}), or belongs to another table",
             where=table,
@@ -177,5 +177,5 @@ def _explain(
     return HistoryExpiredError(
         f"the history of {ref!r} between {name} and {oldest.id} was expired",
         where=table,
-        diff_possible=held is not None,
+        diff_possible=last_read is not None,
     )

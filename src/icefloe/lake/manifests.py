@@ -26,7 +26,7 @@ DATA, DELETES = 0, 1
 UNKNOWN_SNAPSHOT = -1
 
 
-class Status(IntEnum):
+class EntryStatus(IntEnum):
     EXISTING = 0
     ADDED = 1
     DELETED = 2
@@ -122,7 +122,7 @@ def read_list(read: Read, location: str) -> list[ManifestFile]:
         reader = fastavro.reader(io.BytesIO(read(location)))
         schema = json.loads(reader.metadata["avro.schema"])
         names = {_LIST_FIELDS[f["field-id"]]: f["name"] for f in schema["fields"] if f.get("field-id") in _LIST_FIELDS}
-        found = []
+        manifests = []
         for record in cast(Iterator[dict[str, Any]], reader):
             values = {ours: record[theirs] for ours, theirs in names.items()}
             if any(values.get(name) is None for name in ("path", "length", "spec_id")):
@@ -130,8 +130,8 @@ def read_list(read: Read, location: str) -> list[ManifestFile]:
             for name in _LIST_FIELDS.values():
                 if values.get(name) is None:
                     values[name] = _LIST_DEFAULTS.get(name)
-            found.append(ManifestFile(**values))
-        return found
+            manifests.append(ManifestFile(**values))
+        return manifests
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _filtered(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> tup
     kept: list[dict[str, Any]] = []
     row_ids_known = True
     for entry in spelt_out(manifest, keep):
-        entry["status"] = int(Status.EXISTING)
+        entry["status"] = int(EntryStatus.EXISTING)
         row_ids_known = row_ids_known and entry["data_file"].get("first_row_id") is not None
         kept.append(entry)
     if not kept:
@@ -232,7 +232,7 @@ def spelt_out(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> Ite
     next_row_id = file.first_row_id
     for entry in manifest.entries():
         data_file = entry["data_file"]
-        if next_row_id is not None and entry["status"] != Status.DELETED and data_file.get("first_row_id") is None:
+        if next_row_id is not None and entry["status"] != EntryStatus.DELETED and data_file.get("first_row_id") is None:
             data_file["first_row_id"] = next_row_id
             next_row_id += data_file["record_count"]
         if not keep(entry):
@@ -240,7 +240,7 @@ def spelt_out(manifest: Manifest, keep: Callable[[dict[str, Any]], bool]) -> Ite
         if entry.get("snapshot_id") is None:
             entry["snapshot_id"] = file.added_snapshot_id
         for name in ("sequence_number", "file_sequence_number"):
-            if name in entry and entry[name] is None and entry["status"] == Status.ADDED:
+            if name in entry and entry[name] is None and entry["status"] == EntryStatus.ADDED:
                 entry[name] = file.sequence_number
         yield entry
 
@@ -249,16 +249,16 @@ def write_entries(like: Manifest, entries: Sequence[dict[str, Any]]) -> tuple[by
     """A manifest of these entries with the schema, header and list line of another one, but for what is counted."""
     header = {key: value for key, value in like.metadata.items() if not key.startswith("avro.")}
     data = _write_avro(like.schema, list(entries), header)
-    files = dict.fromkeys(Status, 0)
-    rows = dict.fromkeys(Status, 0)
+    files = dict.fromkeys(EntryStatus, 0)
+    rows = dict.fromkeys(EntryStatus, 0)
     for entry in entries:
-        files[Status(entry["status"])] += 1
-        rows[Status(entry["status"])] += entry["data_file"]["record_count"]
+        files[EntryStatus(entry["status"])] += 1
+        rows[EntryStatus(entry["status"])] += entry["data_file"]["record_count"]
     # What is to inherit its number gets the manifest's own; a missing one on an old entry means 0: it was written before the table
     # had numbers (v1).
     numbers = [
         like.file.sequence_number
-        if entry["status"] == Status.ADDED and entry.get("sequence_number") is None
+        if entry["status"] == EntryStatus.ADDED and entry.get("sequence_number") is None
         else entry.get("sequence_number") or 0
         for entry in entries
     ]
@@ -266,12 +266,12 @@ def write_entries(like: Manifest, entries: Sequence[dict[str, Any]]) -> tuple[by
         like.file,
         length=len(data),
         min_sequence_number=min(numbers),
-        added_files=files[Status.ADDED],
-        existing_files=files[Status.EXISTING],
-        deleted_files=files[Status.DELETED],
-        added_rows=rows[Status.ADDED],
-        existing_rows=rows[Status.EXISTING],
-        deleted_rows=rows[Status.DELETED],
+        added_files=files[EntryStatus.ADDED],
+        existing_files=files[EntryStatus.EXISTING],
+        deleted_files=files[EntryStatus.DELETED],
+        added_rows=rows[EntryStatus.ADDED],
+        existing_rows=rows[EntryStatus.EXISTING],
+        deleted_rows=rows[EntryStatus.DELETED],
     )
 
 
@@ -368,11 +368,11 @@ def with_fields(schema: dict[str, Any], extra: Mapping[str, tuple[int, str]]) ->
     out = {**schema, "fields": [dict(field) for field in schema["fields"]]}
     for field in out["fields"]:
         if field["name"] == "data_file":
-            there = {one["name"] for one in field["type"]["fields"]}
+            names = {member["name"] for member in field["type"]["fields"]}
             more = [
                 {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
                 for name, (field_id, kind) in extra.items()
-                if name not in there
+                if name not in names
             ]
             field["type"] = {**field["type"], "fields": [*field["type"]["fields"], *more]}
     return out

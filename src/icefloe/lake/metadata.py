@@ -78,15 +78,21 @@ class TableMetadata:
     def of(cls, raw: dict[str, Any], *, location: str) -> TableMetadata:
         """From JSON that is read already. What is asked of it later is looked at now, so that it can fail only here."""
         with _readable(location):
-            found = cls(raw, location=location)
-            for part in (found.snapshots, found.refs, found.schema.fields, found.specs, found.properties):
+            metadata = cls(raw, location=location)
+            for part in (
+                metadata.snapshots,
+                metadata.refs,
+                metadata.schema.fields,
+                metadata.specs,
+                metadata.properties,
+            ):
                 len(part)
-            return found
+            return metadata
 
     @property
     def properties(self) -> dict[str, str]:
-        found: dict[str, str] = self.raw.get("properties") or {}
-        return found
+        properties: dict[str, str] = self.raw.get("properties") or {}
+        return properties
 
     @cached_property
     def snapshots(self) -> dict[int, Snapshot]:
@@ -106,19 +112,21 @@ class TableMetadata:
     @cached_property
     def by_sequence_number(self) -> dict[int, int]:
         """Sequence number to snapshot id; each commit has its own, but for those of v1, which have none."""
-        return {one.sequence_number: one.id for one in self.snapshots.values() if one.sequence_number}
+        return {
+            snapshot.sequence_number: snapshot.id for snapshot in self.snapshots.values() if snapshot.sequence_number
+        }
 
     @cached_property
     def refs(self) -> dict[str, Ref]:
         """Branches and tags. Metadata without ``refs`` (old v1) has ``main`` at its current snapshot."""
-        found = {
+        refs = {
             name: Ref(name, raw["snapshot-id"], raw["type"], raw.get("max-ref-age-ms"))
             for name, raw in (self.raw.get("refs") or {}).items()
         }
         current = _id(self.raw.get("current-snapshot-id"))
-        if current is not None and "main" not in found:
-            found["main"] = Ref("main", current, "branch")
-        return found
+        if current is not None and "main" not in refs:
+            refs["main"] = Ref("main", current, "branch")
+        return refs
 
     @cached_property
     def schema(self) -> Schema:

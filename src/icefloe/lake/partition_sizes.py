@@ -9,7 +9,7 @@ from typing import Any
 
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, ManifestFile
 from icefloe.lake.partitions import result_type
 from icefloe.lake.schema import Field, PartitionSpec
 from icefloe.lake.survey import FileCounts
@@ -40,29 +40,29 @@ class PartitionSizes:
     """The bytes of each of those files, apart for each partition that has the value."""
 
 
-class _Bits:
+class _ColumnSizes:
     """Sums the stored sizes of columns over files that are large enough to tell."""
 
     def __init__(self, columns: Mapping[int, str]) -> None:
         self._columns = columns
         self._sizes = dict.fromkeys(columns, 0)
         self._rows = 0
-        self._seen = 0
+        self._rows_total = 0
 
     def add(self, data_file: Mapping[str, Any]) -> None:
         rows = data_file["record_count"]
-        self._seen += rows
+        self._rows_total += rows
         sizes = data_file.get("column_sizes") or {}
-        if rows < _LEAST_ROWS or any(one not in sizes for one in self._columns):
+        if rows < _LEAST_ROWS or any(column_id not in sizes for column_id in self._columns):
             return
         self._rows += rows
-        for one in self._columns:
-            self._sizes[one] += sizes[one]
+        for column_id in self._columns:
+            self._sizes[column_id] += sizes[column_id]
 
-    def found(self) -> dict[str, float]:
-        if self._rows * 2 < self._seen or not self._rows:
+    def bits_per_row(self) -> dict[str, float]:
+        if self._rows * 2 < self._rows_total or not self._rows:
             return {}
-        return {name: 8 * self._sizes[one] / self._rows for one, name in self._columns.items()}
+        return {name: 8 * self._sizes[column_id] / self._rows for column_id, name in self._columns.items()}
 
 
 def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, ...]:
@@ -70,14 +70,16 @@ def identity_columns(table: LoadedTable, snapshot_id: int | None) -> tuple[str, 
     metadata = table.metadata
     ids = {int(metadata.raw.get("default-spec-id") or 0)}
     if snapshot_id is not None:
-        ids |= {one.spec_id for one in _data(table, snapshot_id)}
-    specs = [metadata.specs[one] for one in sorted(ids) if one in metadata.specs]
+        ids |= {manifest.spec_id for manifest in _data(table, snapshot_id)}
+    specs = [metadata.specs[spec_id] for spec_id in sorted(ids) if spec_id in metadata.specs]
     common: list[int] | None = None
     for spec in specs:
         own = [field.source_id for field in spec.fields if field.transform == "identity"]
-        common = own if common is None else [one for one in common if one in own]
+        common = own if common is None else [column_id for column_id in common if column_id in own]
     fields = metadata.schema.fields
-    return tuple(fields[one].name for one in common or () if one in fields and len(fields[one].path) == 1)
+    return tuple(
+        fields[column_id].name for column_id in common or () if column_id in fields and len(fields[column_id].path) == 1
+    )
 
 
 def sizes_by_value(
@@ -99,8 +101,8 @@ def sizes_by_value(
     wanted = set(values) if values is not None else None
     columns = {schema.find(name, table=table.name).id: name for name in measured}
     fields = _FIELDS | ({"column_sizes"} if columns else set())
-    bits = _Bits(columns)
-    found: dict[Any, list[int]] = {}
+    column_sizes = _ColumnSizes(columns)
+    counts_by_value: dict[Any, list[int]] = {}
     files: dict[Any, dict[tuple[Any, ...], list[int]]] = {}
     for manifest in _data(table, snapshot_id) if snapshot_id is not None else ():
         position = position_of(table.metadata.specs, manifest, partitioned_by, transform)
@@ -110,38 +112,40 @@ def sizes_by_value(
             continue
         try:
             for entry in Manifest.open(table.read, manifest).scan(fields, frozenset(columns)):
-                if entry["status"] == Status.DELETED:
+                if entry["status"] == EntryStatus.DELETED:
                     continue
                 data_file = entry["data_file"]
                 place = tuple(data_file["partition"].values())
                 value = from_avro(position.type, place[position.index])
                 if wanted is None or value in wanted:
-                    counts = found.setdefault(value, [0, 0, 0])
+                    counts = counts_by_value.setdefault(value, [0, 0, 0])
                     counts[0] += 1
                     counts[1] += data_file["record_count"]
                     counts[2] += data_file["file_size_in_bytes"]
                     files.setdefault(value, {}).setdefault(place, []).append(data_file["file_size_in_bytes"])
-                    bits.add(data_file)
+                    column_sizes.add(data_file)
         except UndecodableError:
             return None
     return PartitionSizes(
-        {value: FileCounts(*counts) for value, counts in found.items()},
-        bits.found(),
+        {value: FileCounts(*counts) for value, counts in counts_by_value.items()},
+        column_sizes.bits_per_row(),
         {value: tuple(map(tuple, places.values())) for value, places in files.items()},
     )
 
 
 def _data(table: LoadedTable, snapshot_id: int) -> list[ManifestFile]:
     snapshot = table.metadata.snapshots[snapshot_id]
-    return [one for one in manifests_of(table, snapshot) if one.content == DATA and one.may_have_live]
+    return [
+        manifest for manifest in manifests_of(table, snapshot) if manifest.content == DATA and manifest.may_have_live
+    ]
 
 
 def position_of(
     specs: Mapping[int, PartitionSpec], manifest: ManifestFile, field: Field, transform: str
 ) -> Position | None:
     spec = specs.get(manifest.spec_id)
-    for index, one in enumerate(spec.fields if spec else ()):
-        if one.source_id == field.id and one.transform == transform:
+    for index, partition_field in enumerate(spec.fields if spec else ()):
+        if partition_field.source_id == field.id and partition_field.transform == transform:
             return Position(index, result_type(transform, field.type))
     return None
 

@@ -56,14 +56,14 @@ class PartitionsBuilder:
     def __init__(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> None:
         self._specs = specs
         self._schema = schema
-        self._found: dict[tuple[int, tuple[Any, ...]], dict[str, int]] = {}
+        self._counts: dict[tuple[int, tuple[Any, ...]], dict[str, int]] = {}
 
     def add(self, spec_id: int, data_file: Mapping[str, Any], *, side: str) -> None:
         """``side`` is ``added``, ``removed`` or ``deletes`` (a delete file applies within its own partition)."""
         key = (spec_id, tuple(map(_identity, data_file["partition"].values())))
-        counts = self._found.get(key)
+        counts = self._counts.get(key)
         if counts is None:
-            counts = self._found[key] = dict.fromkeys(_COUNTERS, 0)
+            counts = self._counts[key] = dict.fromkeys(_COUNTERS, 0)
         if side == "added":
             counts["files"] += 1
             counts["rows"] += data_file["record_count"]
@@ -76,7 +76,7 @@ class PartitionsBuilder:
 
     def result(self) -> tuple[PartitionChange, ...]:
         changes = []
-        for (spec_id, raw), counts in self._found.items():
+        for (spec_id, raw), counts in self._counts.items():
             spec = self._specs[spec_id]
             # strict: a tuple that does not fit its spec must not be filed under wrong names.
             values = {f.name: self._value(f, _plain(value)) for f, value in zip(spec.fields, raw, strict=True)}

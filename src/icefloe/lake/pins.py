@@ -86,8 +86,8 @@ def pin(
     changes = [change("to", to_snapshot, "branch")]
     for number, snapshot_id in enumerate(sorted(set(holds) - {to_snapshot})):
         changes.append(change(f"hold{number}", snapshot_id, "tag"))
-    names = tuple(one.name for one in changes)
-    if all(_held(metadata, one) for one in changes):
+    names = tuple(change.name for change in changes)
+    if all(_is_pinned(metadata, change) for change in changes):
         return PinReport(names[0], names)
     try:
         tables.set_refs(identifier, changes)
@@ -121,7 +121,7 @@ def extend(
             changes.append(RefChange(ref.name, ref.snapshot_id, ref.type, whole))
     if changes:
         tables.set_refs(identifier, changes)
-    return tuple(one.name for one in changes)
+    return tuple(change.name for change in changes)
 
 
 def unpin(
@@ -184,21 +184,21 @@ def checkpoint_tag(consumer: str) -> str:
 
 def pins_of(metadata: TableMetadata) -> list[Pin]:
     """All pins on a table."""
-    found = []
+    pins = []
     for ref in metadata.refs.values():
         match = re.fullmatch(rf"{_PREFIX}(\w+?)__(\w+?)__(to|hold\d+)", ref.name)
         if match is None:
             continue
         snapshot = metadata.snapshots.get(ref.snapshot_id)
         expires = snapshot.timestamp_ms + ref.max_ref_age_ms if snapshot and ref.max_ref_age_ms else None
-        found.append(Pin(ref.name, match[1], match[2], ref.snapshot_id, ref.type, expires))
-    return found
+        pins.append(Pin(ref.name, match[1], match[2], ref.snapshot_id, ref.type, expires))
+    return pins
 
 
 def leaked(metadata: TableMetadata, *, open_captures: Iterable[str]) -> list[Pin]:
     """Pins whose capture nobody knows to be open: left by a process that died between pinning and recording."""
     known = {slug(capture) for capture in open_captures}
-    return [one for one in pins_of(metadata) if one.capture not in known]
+    return [pin for pin in pins_of(metadata) if pin.capture not in known]
 
 
 def slug(text: str) -> str:
@@ -217,6 +217,6 @@ def _age(metadata: TableMetadata, snapshot_id: int, keep_seconds: float, now: fl
     return (max(now_ms - snapshot.timestamp_ms, 0) if snapshot else 0) + int(keep_seconds * 1000)
 
 
-def _held(metadata: TableMetadata, change: RefChange) -> bool:
-    held = metadata.refs.get(change.name)
-    return held is not None and held.snapshot_id == change.snapshot_id
+def _is_pinned(metadata: TableMetadata, change: RefChange) -> bool:
+    ref = metadata.refs.get(change.name)
+    return ref is not None and ref.snapshot_id == change.snapshot_id

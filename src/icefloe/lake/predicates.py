@@ -86,23 +86,23 @@ def range_filter(
     specs = tuple(specs)
     parts = [
         part
-        for field, found in ranges
-        if not _wraps(field, found, specs) and (part := _one_range(field, found)) != _SURE
+        for field, range_ in ranges
+        if not _wraps(field, range_, specs) and (part := _one_range(field, range_)) != _SURE
     ]
     return " AND ".join(parts) or _SURE
 
 
-def _one_range(field: Field, found: Range) -> str:
+def _one_range(field: Field, range_: Range) -> str:
     name = quote(field.path)
     exceptions = []
-    if found.nulls != 0:
+    if range_.nulls != 0:
         exceptions.append(f"{name} IS NULL")
-    if field.type in ("float", "double") and found.nans != 0:
+    if field.type in ("float", "double") and range_.nans != 0:
         exceptions.append(f"isnan({name})")
-    if found.empty:
+    if range_.empty:
         return _any_of(exceptions) if exceptions else _NEVER
     bounds = []
-    for value, known, sign in ((found.min, found.min_known, ">="), (found.max, found.max_known, "<=")):
+    for value, known, sign in ((range_.min, range_.min_known, ">="), (range_.max, range_.max_known, "<=")):
         text = literal(value, field.type) if known and value is not None and not _before_gregory(value) else None
         if text is not None:
             bounds.append(f"{name} {sign} {text}")
@@ -112,17 +112,22 @@ def _one_range(field: Field, found: Range) -> str:
     return _any_of([f"({inside})" if len(bounds) > 1 else inside, *exceptions]) if exceptions else inside
 
 
-def _wraps(field: Field, found: Range, specs: Iterable[PartitionSpec]) -> bool:
+def _wraps(field: Field, range_: Range, specs: Iterable[PartitionSpec]) -> bool:
     """Whether a comparison of this column could lose rows, because Iceberg truncates with wrap-around.
 
     A table may be partitioned by ``truncate`` of the column. The lowest values of its type then lie in partitions near the
     highest, and Iceberg 1.12 skips those for any comparison (its literals wrap around, too). Nothing is said then.
     """
     least = {"int": -(2**31), "long": -(2**63)}.get(field.type)
-    widths = [_width(one.transform) for spec in specs for one in spec.fields if one.source_id == field.id]
+    widths = [
+        _width(partition_field.transform)
+        for spec in specs
+        for partition_field in spec.fields
+        if partition_field.source_id == field.id
+    ]
     if least is None or not any(widths):
         return False
-    return not found.min_known or (found.min is not None and found.min - max(widths) < least)
+    return not range_.min_known or (range_.min is not None and range_.min - max(widths) < least)
 
 
 def _width(transform: str) -> int:

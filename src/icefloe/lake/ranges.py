@@ -92,8 +92,8 @@ class RangeBuilder:
             # Writers leave bounds out when there is nothing to bound. nan_value_counts may be absent for want of NaN.
             if lower is None and upper is None and nulls is not None and nulls + (nans or 0) >= rows:
                 return
-            value, found = self._partition_value(data_file, spec)
-            if found:
+            value, known = self._partition_value(data_file, spec)
+            if known:
                 self._add_value(value)
                 return
         if lower is None:
@@ -114,12 +114,12 @@ class RangeBuilder:
 
     def add_delete_file(self, delete_file: Mapping[str, Any], *, spec: PartitionSpec) -> bool:
         """A delete file whose data files are not known: its partition may still tell. False if it does not."""
-        value, found = self._partition_value(delete_file, spec)
-        if found:
+        value, known = self._partition_value(delete_file, spec)
+        if known:
             if value is None:
                 self._nulls = None
             self._add_value(value)
-        return found
+        return known
 
     def result(self) -> Range:
         self._decode_bounds()
@@ -211,5 +211,5 @@ def _position(value: Value) -> Any:
 
 def _metric(data_file: Mapping[str, Any], name: str, column: int) -> Any:
     """One column's metric; ``None`` where the file has none, or the manifest no such field."""
-    found = data_file.get(name)
-    return found.get(column) if found else None
+    bounds = data_file.get(name)
+    return bounds.get(column) if bounds else None

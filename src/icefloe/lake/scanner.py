@@ -67,13 +67,13 @@ def _record(parts: list[tuple[str, Reader | None, Skipper]]) -> Reader:
     """A dict of the parts that have a reader. Neighbouring parts that are only skipped cost one call each."""
 
     def read(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
-        found = {}
+        record = {}
         for name, reader, skip in parts:
             if reader is None:
                 at = skip(buffer, at)
             else:
-                found[name], at = reader(buffer, at)
-        return found, at
+                record[name], at = reader(buffer, at)
+        return record, at
 
     return read
 
@@ -167,22 +167,22 @@ def _bytes(buffer: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _string(buffer: bytes, at: int) -> tuple[str, int]:
-    found, at = _bytes(buffer, at)
-    return found.decode("utf-8"), at
+    raw, at = _bytes(buffer, at)
+    return raw.decode("utf-8"), at
 
 
 def _array(items: Any, keys: frozenset[int]) -> Reader:
     item = _reader(items, keys)
 
     def read(buffer: bytes, at: int) -> tuple[list[Any], int]:
-        found: list[Any] = []
+        values: list[Any] = []
         while True:
             count, at = _block(buffer, at)
             if count == 0:
-                return found, at
+                return values, at
             for _ in range(count):
                 value, at = item(buffer, at)
-                found.append(value)
+                values.append(value)
 
     return read
 
@@ -195,11 +195,11 @@ def _column_map(items: Mapping[str, Any], keys: frozenset[int]) -> Reader:
 
 def _values_by_column(value: Reader, skip: Skipper, keys: frozenset[int]) -> Reader:
     def read(buffer: bytes, at: int) -> tuple[dict[int, Any], int]:
-        found: dict[int, Any] = {}
+        entries: dict[int, Any] = {}
         while True:
             count, at = _block(buffer, at)
             if count == 0:
-                return found, at
+                return entries, at
             for _ in range(count):
                 byte = buffer[at]
                 if byte < 0x80:  # the usual case, spelt out: a call costs more than the work
@@ -207,7 +207,7 @@ def _values_by_column(value: Reader, skip: Skipper, keys: frozenset[int]) -> Rea
                 else:
                     key, at = read_long(buffer, at)
                 if key in keys:
-                    found[key], at = value(buffer, at)
+                    entries[key], at = value(buffer, at)
                 else:
                     at = skip(buffer, at)
 
@@ -218,12 +218,12 @@ def _bytes_by_column(keys: frozenset[int]) -> Reader:
     """Bounds: the costliest maps, so keys and lengths of one byte are read without a call."""
 
     def read(buffer: bytes, at: int) -> tuple[dict[int, bytes], int]:
-        found: dict[int, bytes] = {}
+        entries: dict[int, bytes] = {}
         size = len(buffer)
         while True:
             count, at = _block(buffer, at)
             if count == 0:
-                return found, at
+                return entries, at
             for _ in range(count):
                 byte = buffer[at]
                 if byte < 0x80:
@@ -239,7 +239,7 @@ def _bytes_by_column(keys: frozenset[int]) -> Reader:
                 if length < 0 or at > size:
                     raise ValueError("a value is longer than its block")
                 if key in keys:
-                    found[key] = buffer[start:at]
+                    entries[key] = buffer[start:at]
 
     return read
 

@@ -42,19 +42,19 @@ class Schema:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Schema:
-        found: dict[int, Field] = {}
+        fields: dict[int, Field] = {}
 
         def visit(struct: Mapping[str, Any], prefix: tuple[str, ...]) -> None:
             for member in struct["fields"]:
                 path = (*prefix, member["name"])
                 kind = member["type"]
                 word = kind if isinstance(kind, str) else kind["type"]
-                found[member["id"]] = Field(member["id"], path, word, member.get("initial-default"))
+                fields[member["id"]] = Field(member["id"], path, word, member.get("initial-default"))
                 if word == "struct":
                     visit(kind, path)
 
         visit(raw, ())
-        return cls(raw.get("schema-id", 0), found)
+        return cls(raw.get("schema-id", 0), fields)
 
     @cached_property
     def _by_name(self) -> dict[str, Field]:

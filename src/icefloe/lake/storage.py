@@ -119,8 +119,8 @@ def _walk(io: FileIO, folder: str, *, recursive: bool = False) -> Iterator[tuple
         return
     stripped = fs._strip_protocol(path).rstrip("/")
     if recursive:
-        for found in fs.find(path):
-            yield prefix + found[len(stripped) :], True
+        for entry in fs.find(path):
+            yield prefix + entry[len(stripped) :], True
     else:
         for info in fs.ls(path, detail=True):
             name = info["name"].rstrip("/")

@@ -13,7 +13,7 @@ from icefloe.lake.errors import (
     MetadataUnreadableError,
 )
 from icefloe.lake.file_columns import FileColumns
-from icefloe.lake.manifests import DATA, Manifest, Status, readable, stored_bytes
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, readable, stored_bytes
 from icefloe.lake.partitions import PartitionChange, PartitionsBuilder
 from icefloe.lake.ranges import Range, RangeBuilder
 from icefloe.lake.schema import Field, PartitionSpec
@@ -40,8 +40,8 @@ class Survey:
 
     def __init__(self, table: LoadedTable, fields: Sequence[Field]) -> None:
         self._table = table
-        self._builders = [RangeBuilder(one) for one in fields]
-        self._wanted = frozenset(one.id for one in fields)
+        self._builders = [RangeBuilder(field) for field in fields]
+        self._wanted = frozenset(field.id for field in fields)
         self._partitions = PartitionsBuilder(table.metadata.specs, table.metadata.schema)
         self.counts: dict[Side, FileCounts] = {}
         self.ranges: dict[str, Range] = {}
@@ -53,7 +53,7 @@ class Survey:
 
     def look(self, content: Content, *, details: bool) -> None:
         for side in ("added", "removed", "deletes"):
-            totals = [self._one(one, side, details=details) for one in content.slices[side]]
+            totals = [self._count(slice_, side, details=details) for slice_ in content.slices[side]]
             sizes = [total.bytes for total in totals]
             self.counts[side] = FileCounts(
                 sum(total.files for total in totals),
@@ -66,21 +66,21 @@ class Survey:
         self.ranges = {builder.field.name: builder.result() for builder in self._builders}
         self.partitions = self._partitions.result()
 
-    def _one(self, one: ManifestSlice, side: Side, *, details: bool) -> FileCounts:
-        counted = one.counted
+    def _count(self, slice_: ManifestSlice, side: Side, *, details: bool) -> FileCounts:
+        counted = slice_.counted
         if counted is not None and not details and not self._builders:
             return FileCounts(*counted, bytes=None)
-        manifest = Manifest.open(self._table.read, one.manifest)
+        manifest = Manifest.open(self._table.read, slice_.manifest)
         ranged = bool(self._builders) and side != "deletes"
         spec = _spec_of(self._table, manifest)
         columns = self._columns_in(manifest) if ranged else None
         files = rows = size = 0
         fields = partitions.FILE_FIELDS | (ranges.FILE_FIELDS if ranged else _NOTHING)
-        if one.paths is not None:
+        if slice_.paths is not None:
             fields |= {"file_path"}
-        with readable(one.manifest.path):
+        with readable(slice_.manifest.path):
             for entry in manifest.scan(fields, self._wanted):
-                if not one.wants(entry):
+                if not slice_.wants(entry):
                     continue
                 data_file = entry["data_file"]
                 files += 1
@@ -101,13 +101,13 @@ class Survey:
 
     def _touch(self, deletes: Sequence[ManifestSlice]) -> None:
         """Rows taken away by new delete files: the ranges of the data files they point at, else unknown."""
-        for one in deletes:
+        for slice_ in deletes:
             pointed: set[str] = set()
             blind: list[RangeBuilder] = []
-            manifest = Manifest.open(self._table.read, one.manifest)
+            manifest = Manifest.open(self._table.read, slice_.manifest)
             spec = _spec_of(self._table, manifest)
             for entry in manifest.scan(_DELETE_FIELDS, frozenset({_DELETE_FILE_PATH_ID})):
-                if not one.wants(entry):
+                if not slice_.wants(entry):
                     continue
                 delete_file = entry["data_file"]
                 left = [b for b in self._builders if not b.add_delete_file(delete_file, spec=spec)]
@@ -119,13 +119,13 @@ class Survey:
                         pointed.add(path)
             for builder in blind:
                 builder.give_up()
-            if pointed and not self._add_pointed(one, pointed):
+            if pointed and not self._add_pointed(slice_, pointed):
                 for builder in self._builders:
                     builder.give_up()
 
-    def _add_pointed(self, one: ManifestSlice, pointed: set[str]) -> bool:
+    def _add_pointed(self, slice_: ManifestSlice, pointed: set[str]) -> bool:
         """Find the data files in the snapshot that the delete file came with. False if one is not found."""
-        snapshot = self._table.metadata.snapshots.get(one.snapshot_id or one.manifest.added_snapshot_id)
+        snapshot = self._table.metadata.snapshots.get(slice_.snapshot_id or slice_.manifest.added_snapshot_id)
         if snapshot is None:
             return False
         for file in manifests_of(self._table, snapshot):
@@ -137,7 +137,7 @@ class Survey:
             for entry in manifest.scan(ranges.FILE_FIELDS | {"file_path"}, self._wanted):
                 data_file = entry["data_file"]
                 path = storage.normal(data_file["file_path"])
-                if entry["status"] == Status.DELETED or path not in pointed:
+                if entry["status"] == EntryStatus.DELETED or path not in pointed:
                     continue
                 pointed.discard(path)
                 self._add_file(entry, spec, columns)

@@ -20,7 +20,7 @@ _NO_KEYS = ("map", "list", "struct", "variant")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PartitionLink:
     """A partition column of the target that is, unchanged, a partition column of every changed source."""
 
     column: str
@@ -42,7 +42,7 @@ class Analysis:
     sources: Mapping[str, SourceState]
     influence: Influence | None
     obstacle: str | None
-    doubts: tuple[functions.Doubt, ...]
+    doubts: tuple[functions.DoubtfulCall, ...]
     columns: tuple[str, ...] | None
     """The result's columns, where they are understood."""
     changed: tuple[Occurrence, ...]
@@ -53,42 +53,44 @@ class Analysis:
 
     @property
     def append_only(self) -> bool:
-        return all(self.state(one).append_only for one in self.changed)
+        return all(self.state(occurrence).append_only for occurrence in self.changed)
 
     @property
     def changed_tables(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.table.name for one in self.changed))
+        return tuple(dict.fromkeys(occurrence.table.name for occurrence in self.changed))
 
     @property
     def single(self) -> Occurrence | None:
         """The one changed reading, where every row of the result needs a row of it."""
         if self.influence is None or len(self.changed) != 1:
             return None
-        (one,) = self.changed
-        return one if one.id in self.influence.relation.needs else None
+        (occurrence,) = self.changed
+        return occurrence if occurrence.id in self.influence.relation.needs else None
 
-    def link(self, target: TargetState) -> Link | None:
+    def link(self, target: TargetState) -> PartitionLink | None:
         """How changed partitions of the sources show as partitions of the target, if they do."""
         types = {column.name.lower(): column.type for column in target.columns}
         for column in target.identity_columns:
             maps = self.key_maps.get(column.lower())
             if maps is None or not self.changed:
                 continue
-            found = {one.id: self._partition_key(one, maps[one.id]) for one in self.changed}
-            keys = {one: key for one, key in found.items() if key is not None}
-            if len(keys) < len(found) or any(key.type != types.get(column.lower()) for key in keys.values()):
+            partition_keys = {
+                occurrence.id: self._partition_key(occurrence, maps[occurrence.id]) for occurrence in self.changed
+            }
+            keys = {occurrence_id: key for occurrence_id, key in partition_keys.items() if key is not None}
+            if len(keys) < len(partition_keys) or any(key.type != types.get(column.lower()) for key in keys.values()):
                 continue
             values: dict[Any, int] = {}
             for key in keys.values():
                 for value, rows in key.added.items():
                     values[value] = values.get(value, 0) + rows
             ordered = sorted(values, key=lambda value: (value is not None, value if value is not None else 0))
-            return Link(column, types[column.lower()], keys, tuple(ordered), values)
+            return PartitionLink(column, types[column.lower()], keys, tuple(ordered), values)
         return None
 
-    def _partition_key(self, one: Occurrence, sql: str) -> PartitionKey | None:
+    def _partition_key(self, occurrence: Occurrence, sql: str) -> PartitionKey | None:
         """The partition key that an expression over the source's columns is the value of."""
-        for key in self.state(one).changed_partitions:
+        for key in self.state(occurrence).changed_partitions:
             is_itself = key.transform == "identity" or key.column_type == "date"
             if (is_itself and sql == bare(key.column)) or (key.transform == "day" and sql in days_of(key.column)):
                 return key
@@ -103,11 +105,11 @@ def analyse(
     doubts = tuple(functions.doubts(query.tree))
     lookups = {canonical(name) for name in request.lookup_tables}
     obstacle = None
-    found: Influence | None = None
+    row_influence: Influence | None = None
     try:
         if "|>" in request.text:
             raise UnclearError("pipe syntax")
-        found = influence.analyse(query, {name: state.columns for name, state in sources.items()})
+        row_influence = influence.analyse(query, {name: state.columns for name, state in sources.items()})
     except UnclearError as error:
         obstacle = f"this part of the SELECT could not be traced: {error}"
     strangers = [
@@ -121,24 +123,24 @@ def analyse(
     if obstacle is None and doubts:
         obstacle = str(doubts[0])
     changed_names = frozenset(name for name, state in sources.items() if state.changed and name not in lookups)
-    changed = found.of(changed_names) if found is not None else ()
-    columns = tuple(place.name for place in found.relation.columns) if found is not None else None
-    key_maps = _key_maps(found, changed) if found is not None and changed else {}
-    return Analysis(request, query, sources, found, obstacle, doubts, columns, changed, key_maps)
+    changed = row_influence.of(changed_names) if row_influence is not None else ()
+    columns = tuple(place.name for place in row_influence.relation.columns) if row_influence is not None else None
+    key_maps = _key_maps(row_influence, changed) if row_influence is not None and changed else {}
+    return Analysis(request, query, sources, row_influence, obstacle, doubts, columns, changed, key_maps)
 
 
-def _key_maps(found: Influence, changed: tuple[Occurrence, ...]) -> dict[str, dict[int, str]]:
+def _key_maps(row_influence: Influence, changed: tuple[Occurrence, ...]) -> dict[str, dict[int, str]]:
     """The columns that every changed occurrence is mapped in, each as SQL over the occurrence's own columns."""
     out: dict[str, dict[int, str]] = {}
-    relation = found.relation
+    relation = row_influence.relation
     for index, place in enumerate(relation.columns):
         if (place.type or "") in _NO_KEYS:
             continue
-        maps = {one.id: relation.maps[one.id].get(index) for one in changed}
-        texts = {one: _faithful(value) for one, value in maps.items() if value is not None}
-        told = {one: text for one, text in texts.items() if text is not None}
-        if len(told) == len(changed):
-            out[place.name.lower()] = told
+        maps = {occurrence.id: relation.maps[occurrence.id].get(index) for occurrence in changed}
+        texts = {occurrence_id: _faithful(value) for occurrence_id, value in maps.items() if value is not None}
+        exact = {occurrence_id: text for occurrence_id, text in texts.items() if text is not None}
+        if len(exact) == len(changed):
+            out[place.name.lower()] = exact
     return out
 
 

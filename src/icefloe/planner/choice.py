@@ -9,14 +9,14 @@ from typing import Any
 from sqlglot import exp
 
 from icefloe.planner import compaction, cost, functions
-from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.analysis import Analysis, PartitionLink
 from icefloe.planner.errors import KeysMissingError, RangeError, UnsoundPatternError
-from icefloe.planner.inputs import Contents, Pattern, Size, TargetState
+from icefloe.planner.inputs import PartitionContents, Pattern, Size, TargetState
 from icefloe.planner.keys import found_by
-from icefloe.planner.plan import Compaction, Partitions, Plan, Read, Refusal, Statement
+from icefloe.planner.plan import Compaction, Partitions, Plan, PlannedStatement, Refusal, TableRead
 from icefloe.planner.search import search
 from icefloe.planner.spans import Span
-from icefloe.planner.statements import KeyColumn, Writer
+from icefloe.planner.statements import KeyColumn, StatementWriter
 
 LARGE_PART = 0.3
 """A partition of which this share of the source's rows is new is overwritten: see ``docs/concepts/the-write-planner.md``."""
@@ -45,7 +45,7 @@ partition where the user wants version 2), and appends that need no shuffle to l
 def plan(
     analysis: Analysis,
     target: TargetState,
-    contents: Contents | None = None,
+    contents: PartitionContents | None = None,
     *,
     columns: tuple[str, ...] | None = None,
     span: Span | None = None,
@@ -55,7 +55,7 @@ def plan(
     whatever has changed. ``cores`` are those of a local server; ``None``: not known, or there are many."""
     if columns is not None:
         analysis = _agreed(analysis, columns)
-    choice = _Choice(analysis, target, contents or Contents(), columns or analysis.columns or (), cores)
+    choice = _Choice(analysis, target, contents or PartitionContents(), columns or analysis.columns or (), cores)
     return choice.plan() if span is None else choice.plan_with(span)
 
 
@@ -71,7 +71,12 @@ def _agreed(analysis: Analysis, columns: tuple[str, ...]) -> Analysis:
 
 class _Choice:
     def __init__(
-        self, analysis: Analysis, target: TargetState, contents: Contents, columns: tuple[str, ...], cores: int | None
+        self,
+        analysis: Analysis,
+        target: TargetState,
+        contents: PartitionContents,
+        columns: tuple[str, ...],
+        cores: int | None,
     ) -> None:
         self._cores = cores
         self._analysis = analysis
@@ -102,7 +107,7 @@ class _Choice:
 
     def _chosen(self) -> Plan:
         """By what is right, and what is usually the cheapest of that."""
-        analysis, wish = self._analysis, self._request.pattern
+        analysis, requested = self._analysis, self._request.pattern
         if self._request.rebuild is not None:
             return self._full(self._request.rebuild)
         first = self._first_run()
@@ -110,30 +115,30 @@ class _Choice:
             return self._full(first)
         if not analysis.changed and analysis.obstacle is None:
             return self._done("none", "nothing that the SELECT reads has changed", (), None, ())
-        if wish == "full":
+        if requested == "full":
             return self._full("pattern: full was asked for")
         obstacle = analysis.obstacle
-        if obstacle is not None and not (wish == "append" and self._only_clock()):
+        if obstacle is not None and not (requested == "append" and self._only_clock()):
             return self._full_or_refuse(obstacle)
         reason = self._why_no_append()
-        if reason is None and wish in ("auto", "append"):
+        if reason is None and requested in ("auto", "append"):
             return self._append()
-        if wish == "append":
+        if requested == "append":
             raise self._unsound("append", reason or "")
         self._refusals.append(Refusal("append", reason or "the pattern was asked for"))
         by_range, by_key = self._why_no_range(), self._why_no_keys()
         range_first = not analysis.append_only or set(analysis.key_maps) <= {
             self._link.column.lower() if self._link else ""
         }
-        if wish == "range_overwrite" or (wish == "auto" and by_range is None and range_first):
+        if requested == "range_overwrite" or (requested == "auto" and by_range is None and range_first):
             if by_range is not None:
                 raise self._unsound("range_overwrite", by_range)
             self._refusals.append(Refusal("key_filter", self._why_range_first()))
             return self._range_overwrite()
         if by_key is None:
             return self._key_filter()
-        if wish in ("merge", "key_filter"):
-            raise self._unsound(wish, by_key)
+        if requested in ("merge", "key_filter"):
+            raise self._unsound(requested, by_key)
         self._refusals.append(Refusal("key_filter", by_key))
         if by_range is None:
             return self._range_overwrite()
@@ -144,33 +149,33 @@ class _Choice:
         """What changed first, or it would be lost with the commit; then the range. Where nothing is captured, the range alone."""
         self._refuse_clock_in(span)
         self._cores = None  # nothing runs beside anything else then
-        told = "nothing that the SELECT reads has changed"
+        reason = "nothing that the SELECT reads has changed"
         if self._request.rebuild is not None or any(state.captured for state in self._read_states()):
-            found = self.plan()
+            plan = self.plan()
         else:
-            told = "no table that the SELECT reads is captured"
-            found = self._done("none", told, (), None, ())
-        if found.pattern == "full":
-            return replace(found, notes=(*found.notes, f"the range {span} adds nothing to it"))
+            reason = "no table that the SELECT reads is captured"
+            plan = self._done("none", reason, (), None, ())
+        if plan.pattern == "full":
+            return replace(plan, notes=(*plan.notes, f"the range {span} adds nothing to it"))
         if span.empty:
-            return replace(found, notes=(*found.notes, "the sources have no rows to look back on"))
-        changed = bool(found.statements)
+            return replace(plan, notes=(*plan.notes, "the sources have no rows to look back on"))
+        changed = bool(plan.statements)
         rows = self._target.exists and self._target.total.rows > 0
         # One after the other: what is appended at the same time could lie in the range, and be deleted or not.
-        before = tuple(replace(one, beside=False) for one in found.statements)
-        touched = found.partitions
+        before = tuple(replace(statement, beside=False) for statement in plan.statements)
+        touched = plan.partitions
         parts = None if changed and touched is None else (*((touched,) if touched is not None else ()), span)
         # Outside of the range rows of another time may stay, with a key that is now in it, unless the range is over a key.
         over_key = span.column.lower() in {key.lower() for key in self._keys}
         unchecked = not self._keys or (over_key and self._provably_unique())
         return replace(
-            found,
-            pattern=found.pattern if changed else "range",
-            reason=found.reason if changed else f"the range {span} was asked for; {told}",
-            notes=(*found.notes, *([f"the range {span} is written anew"] if changed else ())),
+            plan,
+            pattern=plan.pattern if changed else "range",
+            reason=plan.reason if changed else f"the range {span} was asked for; {reason}",
+            notes=(*plan.notes, *([f"the range {span} is written anew"] if changed else ())),
             statements=(*before, *self._writer().span(span, delete=changed or rows)),
             duplicates=None if unchecked else self._writer().duplicates(self._keys, parts),
-            reads=(*found.reads, *self._span_reads(span)),
+            reads=(*plan.reads, *self._span_reads(span)),
             span=span,
         )
 
@@ -191,26 +196,30 @@ class _Choice:
         return f"{whole[0]} is captured as a whole: its first capture, or its history was lost"
 
     def _whole(self) -> list[str]:
-        return [one.table.name for one in self._analysis.changed if self._analysis.state(one).whole]
+        return [
+            occurrence.table.name for occurrence in self._analysis.changed if self._analysis.state(occurrence).whole
+        ]
 
     def _why_no_append(self) -> str | None:
         analysis = self._analysis
-        found = analysis.influence
-        assert found is not None
-        relation = found.relation
+        influence = analysis.influence
+        assert influence is not None
+        relation = influence.relation
         if self._keys and self._request.pattern != "append":
             return "keys were given, so rows are looked up by key; leave keys out, or say pattern: append"
         if not analysis.append_only:
-            table = next(one.table.name for one in analysis.changed if not analysis.state(one).append_only)
+            table = next(
+                occurrence.table.name for occurrence in analysis.changed if not analysis.state(occurrence).append_only
+            )
             return f"rows of {table} were changed or deleted, not only added"
-        ids = frozenset(one.id for one in analysis.changed)
+        ids = frozenset(occurrence.id for occurrence in analysis.changed)
         if not ids <= relation.linear:
             return "the SELECT does more than look at each row by itself: old rows of the result can change"
         if any(a in ids and b in ids for a, b in relation.tangled):
             return "two changed tables are joined: new rows of one meet old rows of the other"
         starts: dict[int, set[int]] = {}
-        for one in found.occurrences:
-            starts.setdefault(one.table.start, set()).add(one.id)
+        for occurrence in influence.occurrences:
+            starts.setdefault(occurrence.table.start, set()).add(occurrence.id)
         if any(len(same) > 1 for same in starts.values()):
             return "a WITH clause that reads a changed table is used more than once"
         return None
@@ -222,8 +231,8 @@ class _Choice:
                 "no column of the result tells which rows a changed row of "
                 f"{' and '.join(analysis.changed_tables)} has to do with"
             )
-        for one in analysis.changed:
-            state = analysis.state(one)
+        for occurrence in analysis.changed:
+            state = analysis.state(occurrence)
             if state.append_only:
                 continue
             if state.at_from is None:
@@ -262,9 +271,9 @@ class _Choice:
     def _refuse_clock_in(self, span: Span) -> None:
         """A column that is another one at each run tells no rows apart: all of them would lie in today's range."""
         tree = self._analysis.query.tree
-        for one in tree.expressions if isinstance(tree, exp.Select) else ():
-            doubt = next((found for found in functions.doubts(one) if found.known_volatile), None)
-            if one.alias_or_name.lower() == span.column.lower() and doubt is not None:
+        for projection in tree.expressions if isinstance(tree, exp.Select) else ():
+            doubt = next((candidate for candidate in functions.doubts(projection) if candidate.known_volatile), None)
+            if projection.alias_or_name.lower() == span.column.lower() and doubt is not None:
                 raise RangeError(
                     f"a range over {span.column} would write every row again: {doubt}",
                     where=self._request.where,
@@ -285,7 +294,7 @@ class _Choice:
         )
 
     def _declared_keys(self) -> tuple[str, ...]:
-        found = []
+        keys = []
         by_name = {column.lower(): column for column in self._columns}
         for key in self._request.keys:
             if not self._columns:
@@ -297,14 +306,16 @@ class _Choice:
                     where=self._request.where,
                     hint=f"did you mean {by_name[near[0]]!r}?" if near else f"it gives: {', '.join(self._columns)}",
                 )
-            found.append(by_name[key.lower()])
-        return tuple(found)
+            keys.append(by_name[key.lower()])
+        return tuple(keys)
 
     # -- the patterns ------------------------------------------------------------------------------------------------------
 
     def _full(self, reason: str) -> Plan:
         rows = self._target.exists and self._target.total.rows > 0
-        reads = [Read(state.name, "as it is at the end of the capture", state.total) for state in self._read_states()]
+        reads = [
+            TableRead(state.name, "as it is at the end of the capture", state.total) for state in self._read_states()
+        ]
         return self._done("full", reason, self._writer().full(delete=rows), None, reads)
 
     def _append(self) -> Plan:
@@ -345,19 +356,19 @@ class _Choice:
             touched = Partitions(self._link.column, new=new, late=late, overwritten=large)
             writer = replace(writer, new_in_one_task=self._new_in_one_task(self._link, touched))
         statements = writer.restricted(touched, new_from_changes=from_changes)
-        found = self._analysis.influence
-        assert found is not None
-        ids = frozenset(one.id for one in self._analysis.changed)
-        pattern: Pattern = "merge" if ids <= found.relation.linear else "key_filter"
+        influence = self._analysis.influence
+        assert influence is not None
+        ids = frozenset(occurrence.id for occurrence in self._analysis.changed)
+        pattern: Pattern = "merge" if ids <= influence.relation.linear else "key_filter"
         if self._request.pattern in ("merge", "key_filter"):
             pattern = self._request.pattern
         reason = f"only rows with a changed {', '.join(key.name for key in keys)} can differ"
         reads = [*self._change_reads(), *self._source_reads(touched, from_changes), *self._target_reads(touched)]
         by_key = touched is None or bool(touched.late)
         done = self._done(pattern, reason, statements, touched, reads)
-        here = None
+        key_search = None
         if touched is not None and self._link is not None and self._cores is not None and self._request.search:
-            here = search(
+            key_search = search(
                 self._analysis,
                 self._target,
                 self._contents,
@@ -366,15 +377,15 @@ class _Choice:
                 writer,
                 new_from_changes=from_changes,
             )
-        return replace(done, changed_keys=writer.changed_keys(touched) if by_key else None, search=here)
+        return replace(done, changed_keys=writer.changed_keys(touched) if by_key else None, search=key_search)
 
     def _done(
         self,
         pattern: Pattern,
         reason: str,
-        statements: tuple[Statement, ...],
+        statements: tuple[PlannedStatement, ...],
         touched: Partitions | None,
-        reads: list[Read] | tuple[Read, ...],
+        reads: list[TableRead] | tuple[TableRead, ...],
     ) -> Plan:
         duplicates = None
         if statements and self._checked():
@@ -401,19 +412,19 @@ class _Choice:
             compaction=self._compaction(statements, touched),
         )
 
-    def _compaction(self, statements: tuple[Statement, ...], touched: Partitions | None) -> Compaction | None:
+    def _compaction(self, statements: tuple[PlannedStatement, ...], touched: Partitions | None) -> Compaction | None:
         if touched is None or self._link is None or not self._request.compact:
             return None
-        deletes = any(one.role == "delete keys" for one in statements)
+        deletes = any(statement.role == "delete keys" for statement in statements)
         return compaction.due(self._target, self._link.type, self._contents, touched, deletes=deletes)
 
     # -- parts -------------------------------------------------------------------------------------------------------------
 
-    def _writer(self, keys: tuple[KeyColumn, ...] = ()) -> Writer:
+    def _writer(self, keys: tuple[KeyColumn, ...] = ()) -> StatementWriter:
         gathered_by = None
         if self._target.scattered:
             gathered_by = next((name for name in self._columns if name.lower() in self._partition_columns()), None)
-        return Writer(
+        return StatementWriter(
             self._analysis,
             self._target,
             self._columns,
@@ -427,12 +438,12 @@ class _Choice:
 
     def _grouped_by_partition(self) -> bool:
         """One SELECT with one GROUP BY, in which the partition column is a key."""
-        tree, found = self._analysis.query.tree, self._analysis.influence
-        if self._link is None or found is None or not found.relation.unique or not _groups_once(tree):
+        tree, influence = self._analysis.query.tree, self._analysis.influence
+        if self._link is None or influence is None or not influence.relation.unique or not _groups_once(tree):
             return False
-        if len(self._columns) != len(found.relation.columns):
+        if len(self._columns) != len(influence.relation.columns):
             return False
-        return self._link.column.lower() in {self._columns[index].lower() for index in found.relation.unique}
+        return self._link.column.lower() in {self._columns[index].lower() for index in influence.relation.unique}
 
     def _partition_columns(self) -> set[str]:
         return {name.lower() for name in self._target.identity_columns}
@@ -442,9 +453,9 @@ class _Choice:
         partial groups and the distinct values in them. Only where groups are so small that grouping first would not shrink them."""
         if not _counts_distinct(self._analysis.query.tree) or not self._groups_are_small():
             return ()
-        found = self._analysis.influence
-        unique = found.relation.unique if found is not None else None
-        if not unique or len(self._columns) != len(found.relation.columns if found else ()):
+        influence = self._analysis.influence
+        unique = influence.relation.unique if influence is not None else None
+        if not unique or len(self._columns) != len(influence.relation.columns if influence else ()):
             return ()
         return tuple(self._columns[index] for index in sorted(unique))
 
@@ -452,13 +463,13 @@ class _Choice:
         both = self._rows_in_both()
         return both is not None and both[0] >= NEARLY_UNIQUE * both[1]
 
-    def _new_in_one_task(self, link: Link, touched: Partitions) -> bool:
+    def _new_in_one_task(self, link: PartitionLink, touched: Partitions) -> bool:
         """Small groups of one new partition need no shuffle then, which is a quarter of their cost. Only where looking through the late
         partitions keeps the other cores busy for as long."""
-        there, live = self._contents.target or {}, self._contents.source or {}
+        in_target, live = self._contents.target or {}, self._contents.source or {}
         if self._cores is None or len(touched.new) != 1 or not self._groups_are_small():
             return False
-        looked_through = sum(side[value].rows for side in (there, live) for value in touched.late if value in side)
+        looked_through = sum(side[value].rows for side in (in_target, live) for value in touched.late if value in side)
         (value,) = touched.new
         return looked_through >= LOOKED_THROUGH * (self._cores - 1) * link.added.get(value, 0)
 
@@ -469,19 +480,19 @@ class _Choice:
 
     def _rows_in_both(self) -> tuple[int, int] | None:
         """The target's rows and the one changed table's, in partitions that both have, where the SELECT groups the one into the other."""
-        there, live = self._contents.target, self._contents.source
-        if not there or not live or not self._analysis.query.tree.args.get("group"):
+        in_target, live = self._contents.target, self._contents.source
+        if not in_target or not live or not self._analysis.query.tree.args.get("group"):
             return None
-        common = [value for value in there if value in live]
-        return sum(there[value].rows for value in common), sum(live[value].rows for value in common)
+        common = [value for value in in_target if value in live]
+        return sum(in_target[value].rows for value in common), sum(live[value].rows for value in common)
 
     def _filter_keys(self) -> tuple[KeyColumn, ...]:
         return found_by(self._analysis, self._target, self._contents, self._link, self._columns, self._keys)
 
-    def _split(self, link: Link) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _split(self, link: PartitionLink) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Changed partitions that the target does not have, and those that it may have."""
-        there = self._contents.target
-        new = tuple(value for value in link.values if there is not None and value not in there)
+        in_target = self._contents.target
+        new = tuple(value for value in link.values if in_target is not None and value not in in_target)
         return new, tuple(value for value in link.values if value not in new)
 
     def _changed_in_large_part(self, value: Any) -> bool:
@@ -493,35 +504,39 @@ class _Choice:
     def _new_from_changes(self) -> bool:
         """Whether a partition that the target does not have can be computed from the change tables alone."""
         analysis = self._analysis
-        found = analysis.influence
-        assert found is not None
-        ids = frozenset(one.id for one in analysis.changed)
-        return analysis.append_only and len(ids) == 1 and ids <= found.relation.grows
+        influence = analysis.influence
+        assert influence is not None
+        ids = frozenset(occurrence.id for occurrence in analysis.changed)
+        return analysis.append_only and len(ids) == 1 and ids <= influence.relation.grows
 
     def _checked(self) -> bool:
         """Keys are looked for twice."""
         return bool(self._keys) and not self._provably_unique()
 
     def _provably_unique(self) -> bool:
-        found = self._analysis.influence
-        if found is None or found.relation.unique is None or len(self._columns) != len(found.relation.columns):
+        influence = self._analysis.influence
+        if (
+            influence is None
+            or influence.relation.unique is None
+            or len(self._columns) != len(influence.relation.columns)
+        ):
             return False
-        names = {self._columns[index].lower() for index in found.relation.unique}
+        names = {self._columns[index].lower() for index in influence.relation.unique}
         return names <= {key.lower() for key in self._keys}
 
     def _partition_by(self) -> tuple[str, ...]:
         """Of a new target: what was asked for, else the first date among the keys, or that a source is partitioned by."""
         if self._request.partition_by:
             return self._request.partition_by
-        found = self._analysis.influence
-        if found is None or len(self._columns) != len(found.relation.columns):
+        influence = self._analysis.influence
+        if influence is None or len(self._columns) != len(influence.relation.columns):
             return ()
         keys = {key.lower() for key in self._keys}
-        unique = {self._columns[index].lower() for index in found.relation.unique or ()}
+        unique = {self._columns[index].lower() for index in influence.relation.unique or ()}
         partitions = {
             key.column.lower() for state in self._analysis.sources.values() for key in state.changed_partitions
         }
-        for name, place in zip(self._columns, found.relation.columns, strict=True):
+        for name, place in zip(self._columns, influence.relation.columns, strict=True):
             if place.type == "date" and name.lower() in (keys or unique or partitions):
                 return (name,)
         return ()
@@ -546,43 +561,43 @@ class _Choice:
         names = self._analysis.query.table_names
         return [self._analysis.sources[name] for name in names if name in self._analysis.sources]
 
-    def _change_reads(self) -> list[Read]:
+    def _change_reads(self) -> list[TableRead]:
         tables = dict.fromkeys(self._analysis.changed_tables)
         return [
-            Read(name, "what changed", self._analysis.sources[name].added)
+            TableRead(name, "what changed", self._analysis.sources[name].added)
             for name in tables
             if self._analysis.sources[name].append_only
         ]
 
-    def _source_reads(self, touched: Partitions | None, from_changes: bool) -> list[Read]:
+    def _source_reads(self, touched: Partitions | None, from_changes: bool) -> list[TableRead]:
         out = []
         for state in self._read_states():
             if touched is None or state.name not in self._analysis.changed_tables:
-                out.append(Read(state.name, "as it is at the end of the capture", state.total))
+                out.append(TableRead(state.name, "as it is at the end of the capture", state.total))
                 continue
             values = (*touched.late, *touched.overwritten, *(() if from_changes else touched.new))
             live = self._contents.source
             size = sum((live.get(value, Size()) for value in values), Size()) if live is not None else None
-            what = f"{len(values)} partition{'s' if len(values) != 1 else ''} at the end of the capture"
+            description = f"{len(values)} partition{'s' if len(values) != 1 else ''} at the end of the capture"
             if values:
-                out.append(Read(state.name, what, size))
+                out.append(TableRead(state.name, description, size))
         return out
 
-    def _span_reads(self, span: Span) -> list[Read]:
-        reads = [Read(state.name, f"the range {span}", state.total) for state in self._read_states()]
+    def _span_reads(self, span: Span) -> list[TableRead]:
+        reads = [TableRead(state.name, f"the range {span}", state.total) for state in self._read_states()]
         if self._target.exists and span.column.lower() not in self._partition_columns():
-            reads.append(Read(self._target.name, f"the range {span}", self._target.total))
+            reads.append(TableRead(self._target.name, f"the range {span}", self._target.total))
         return reads
 
-    def _target_reads(self, touched: Partitions | None) -> list[Read]:
+    def _target_reads(self, touched: Partitions | None) -> list[TableRead]:
         if touched is None:
-            return [Read(self._target.name, "its keys", self._target.total)]
+            return [TableRead(self._target.name, "its keys", self._target.total)]
         if not touched.late:
             return []
-        there = self._contents.target
-        size = sum((there.get(value, Size()) for value in touched.late), Size()) if there is not None else None
+        in_target = self._contents.target
+        size = sum((in_target.get(value, Size()) for value in touched.late), Size()) if in_target is not None else None
         count = len(touched.late)
-        return [Read(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
+        return [TableRead(self._target.name, f"the keys of {count} partition{'s' if count != 1 else ''}", size)]
 
 
 def _groups_once(tree: exp.Query) -> bool:
@@ -592,4 +607,4 @@ def _groups_once(tree: exp.Query) -> bool:
 
 def _counts_distinct(tree: exp.Query) -> bool:
     """With a DISTINCT inside an aggregate: the shape that Spark shuffles twice."""
-    return _groups_once(tree) and any(one.find_ancestor(exp.AggFunc) for one in tree.find_all(exp.Distinct))
+    return _groups_once(tree) and any(distinct.find_ancestor(exp.AggFunc) for distinct in tree.find_all(exp.Distinct))

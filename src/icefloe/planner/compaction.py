@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from icefloe.lake.predicates import string_literal
-from icefloe.planner.inputs import Contents, TargetState
+from icefloe.planner.inputs import PartitionContents, TargetState
 from icefloe.planner.plan import Compaction, Partitions
 from icefloe.planner.statements import among, quote
 
@@ -27,7 +27,9 @@ WEIGHT = 6
 """How much larger the new file is than the largest of the old ones, at least."""
 
 
-def due(target: TargetState, kind: str, contents: Contents, touched: Partitions, *, deletes: bool) -> Compaction | None:
+def due(
+    target: TargetState, kind: str, contents: PartitionContents, touched: Partitions, *, deletes: bool
+) -> Compaction | None:
     """What this batch makes due: it adds one more file to each late partition. ``kind``: the partition column's type."""
     small = min(SMALL_BYTES, target.file_bytes // 2)
     cuts: dict[Any, int] = {}
@@ -43,11 +45,11 @@ def due(target: TargetState, kind: str, contents: Contents, touched: Partitions,
         return None
     below = max(cuts.values()) + 1
     where = among(quote(touched.column), kind, tuple(cuts))
-    asked = [("rewrite_data_files", {"min-input-files": "2", "min-file-size-bytes": str(below)})]
+    procedures = [("rewrite_data_files", {"min-input-files": "2", "min-file-size-bytes": str(below)})]
     if deletes and target.merge_on_read and target.format_version == 2:
-        asked.append(("rewrite_position_delete_files", {"min-input-files": "2"}))
+        procedures.append(("rewrite_position_delete_files", {"min-input-files": "2"}))
     return Compaction(
-        touched.column, tuple(cuts), below, tuple(_call(target, name, where, options) for name, options in asked)
+        touched.column, tuple(cuts), below, tuple(_call(target, name, where, options) for name, options in procedures)
     )
 
 

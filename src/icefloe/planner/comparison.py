@@ -42,7 +42,7 @@ class ComparedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowSubset:
     """Some of the rows, told by the result's own columns. Nothing set: all of them.
 
     ``column``, ``kind``, ``values``: partitions. ``keys``: rows that share a key with a changed row. ``span``: a range. ``by``, ``every``
@@ -67,7 +67,7 @@ class Comparison:
     select: str
     branch: str
     columns: tuple[ComparedColumn, ...]
-    part: Part
+    part: RowSubset
 
     @property
     def has_floats(self) -> bool:
@@ -109,8 +109,8 @@ class Comparison:
         """Every distinct row of both sides once; ``w`` counts it in what is wanted, ``h`` in what the branch has."""
         names = ", ".join(name for name, _ in self._named())
         wanted = self._side(f"(\n{self.select}\n)", converted=True, figures="1L AS w, 0L AS h")
-        there = self._side(self.branch, converted=False, figures="0L AS w, 1L AS h")
-        return f"SELECT {names}, {figures} FROM (\n{wanted}\nUNION ALL\n{there}\n) GROUP BY {names}"
+        written = self._side(self.branch, converted=False, figures="0L AS w, 1L AS h")
+        return f"SELECT {names}, {figures} FROM (\n{wanted}\nUNION ALL\n{written}\n) GROUP BY {names}"
 
     def _side(self, relation: str, *, converted: bool, figures: str) -> str:
         values = {column.name: canonical(_value(column, converted=converted), column.type) for column in self.columns}
@@ -120,19 +120,19 @@ class Comparison:
 
     def _conditions(self, values: Mapping[str, str]) -> list[str]:
         part = self.part
-        found = []
+        conditions = []
         if part.column is not None:
-            found.append(among(f"q.{quote(part.column)}", part.kind, part.values))
+            conditions.append(among(f"q.{quote(part.column)}", part.kind, part.values))
         if part.span is not None:
-            found.append(part.span.condition(f"q.{quote(part.span.column)}"))
+            conditions.append(part.span.condition(f"q.{quote(part.span.column)}"))
         if part.every > 1:
             hashed = ", ".join(values[name] for name in part.by)
-            found.append(f"pmod(xxhash64({hashed}), {part.every}L) = {part.remainder}")
+            conditions.append(f"pmod(xxhash64({hashed}), {part.every}L) = {part.remainder}")
         if part.keys is not None:
             same = " AND ".join(f"q.{quote(name)} <=> k.{quote(name)}" for name in part.keys.columns)
             hint = "/*+ BROADCAST(k) */ " if part.keys.few else ""
-            found.append(f"EXISTS (SELECT {hint}1 FROM (\n{part.keys.sql}\n) AS k WHERE {same})")
-        return found
+            conditions.append(f"EXISTS (SELECT {hint}1 FROM (\n{part.keys.sql}\n) AS k WHERE {same})")
+        return conditions
 
     def _paired(self) -> str:
         """Differing rows that agree in all but their floats, side by side: ``w`` the floats as wanted, ``h`` as they are."""
@@ -140,13 +140,13 @@ class Comparison:
         floats = [name for name, column in self._named() if column.is_float]
         names = ", ".join([*exact, *floats])
         alike = ", ".join([*exact, "n > 0"])
-        held = ", ".join(f"'{name}', {name}" for name in floats)
+        float_pairs = ", ".join(f"'{name}', {name}" for name in floats)
         return (
             f"WITH differing AS (\n{self._grouped('sum(w) - sum(h) AS n')} HAVING sum(w) <> sum(h)\n),\n"
             f"single AS (SELECT {names}, n > 0 AS wanted, row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join(floats)}) "
             f"AS place FROM differing LATERAL VIEW explode(sequence(1L, least(abs(n), {_MOST_COPIES}L))) AS copy),\n"
-            f"pairs AS (SELECT {', '.join([*exact, 'place'])}, max(CASE WHEN wanted THEN named_struct({held}) END) AS w, "
-            f"max(CASE WHEN NOT wanted THEN named_struct({held}) END) AS h FROM single GROUP BY {', '.join([*exact, 'place'])})"
+            f"pairs AS (SELECT {', '.join([*exact, 'place'])}, max(CASE WHEN wanted THEN named_struct({float_pairs}) END) AS w, "
+            f"max(CASE WHEN NOT wanted THEN named_struct({float_pairs}) END) AS h FROM single GROUP BY {', '.join([*exact, 'place'])})"
         )
 
     def _close(self, left: str, right: str) -> str:
@@ -172,7 +172,7 @@ def canonical(value: str, kind: Type) -> str:
 
 
 def holds_float(kind: Type) -> bool:
-    return any(one in TOLERANCE for one in _leaves(kind))
+    return any(leaf in TOLERANCE for leaf in _leaves(kind))
 
 
 def _value(column: ComparedColumn, *, converted: bool) -> str:
@@ -181,16 +181,16 @@ def _value(column: ComparedColumn, *, converted: bool) -> str:
 
 
 def _canonical(value: str, kind: Type, depth: int) -> str:
-    if not any(one in ("map", "variant") for one in _leaves(kind)):
+    if not any(leaf in ("map", "variant") for leaf in _leaves(kind)):
         return value
     if isinstance(kind, str):
         return f"to_json({value})"
-    one = f"x{depth}"
+    variable = f"x{depth}"
     if kind["type"] == "array":
-        return f"transform({value}, {one} -> {_canonical(one, kind['elementType'], depth + 1)})"
+        return f"transform({value}, {variable} -> {_canonical(variable, kind['elementType'], depth + 1)})"
     if kind["type"] == "map":
-        key, item = (_canonical(f"{one}.{name}", kind[f"{name}Type"], depth + 1) for name in ("key", "value"))
-        return f"array_sort(transform(map_entries({value}), {one} -> named_struct('key', {key}, 'value', {item})))"
+        key, item = (_canonical(f"{variable}.{name}", kind[f"{name}Type"], depth + 1) for name in ("key", "value"))
+        return f"array_sort(transform(map_entries({value}), {variable} -> named_struct('key', {key}, 'value', {item})))"
     members = ", ".join(
         f"{string_literal(field['name'])}, " + _canonical(f"{value}.{quote(field['name'])}", field["type"], depth)
         for field in kind["fields"]

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.analysis import Analysis, PartitionLink
 from icefloe.planner.influence import Occurrence
-from icefloe.planner.inputs import Contents, Size, TargetState
+from icefloe.planner.inputs import PartitionContents, Size, TargetState
 from icefloe.planner.plan import Cost, Partitions, Plan
 from icefloe.planner.scans import Scan, recomputation, scans
 
@@ -81,7 +81,7 @@ def of_full(analysis: Analysis, target: TargetState, *, checked: bool) -> Cost |
     return timed(Cost(read + read_again, written, collected=read_again.rows, computed=read.rows))
 
 
-def of_plan(plan: Plan, analysis: Analysis, target: TargetState, contents: Contents) -> Cost | None:
+def of_plan(plan: Plan, analysis: Analysis, target: TargetState, contents: PartitionContents) -> Cost | None:
     """Of carrying a plan out. ``None``: metadata does not tell, or there is nothing to do."""
     if not plan.statements or plan.span is not None:
         return None
@@ -93,12 +93,12 @@ def of_plan(plan: Plan, analysis: Analysis, target: TargetState, contents: Conte
 class _Estimate:
     """Of an append, of changed keys or of changed partitions."""
 
-    def __init__(self, plan: Plan, analysis: Analysis, target: TargetState, contents: Contents) -> None:
+    def __init__(self, plan: Plan, analysis: Analysis, target: TargetState, contents: PartitionContents) -> None:
         self._plan = plan
         self._analysis = analysis
         self._target = target
         self._contents = contents
-        self._link: Link | None = analysis.link(target)
+        self._link: PartitionLink | None = analysis.link(target)
 
     def cost(self) -> Cost | None:
         sized = [(scan, self._size(scan)) for scan in scans(self._plan, self._analysis, self._target)]
@@ -131,7 +131,7 @@ class _Estimate:
             computed=computed,
             deleted=touched,
         )
-        return timed(cost, here=self._plan.search is not None)
+        return timed(cost, local=self._plan.search is not None)
 
     def _by_key(self) -> bool:
         touched = self._plan.partitions
@@ -139,72 +139,72 @@ class _Estimate:
 
     def _restricted(self, scan: Scan, late: tuple[Any, ...] | None) -> bool:
         """The one changed table is filtered before the SELECT; in all other cases the SELECT is computed, and filtered then."""
-        one = self._analysis.single
-        return one is not None and scan.table == one.table.name and (late is None or scan.values == late)
+        occurrence = self._analysis.single
+        return occurrence is not None and scan.table == occurrence.table.name and (late is None or scan.values == late)
 
     def _touched(self, late: tuple[Any, ...] | None) -> int | None:
         """Rows of the result that have a changed key, among those that are looked through: as many go as come."""
-        there = self._target_rows(late)
-        if there is None:
+        rows_in_target = self._target_rows(late)
+        if rows_in_target is None:
             return None
-        found = self._analysis.influence
-        assert found is not None
+        influence = self._analysis.influence
+        assert influence is not None
         total = 0.0
-        for one in self._analysis.changed:
-            changed, live = self._changed_rows(one, late), self._live_rows(one, late)
+        for occurrence in self._analysis.changed:
+            changed, live = self._changed_rows(occurrence, late), self._live_rows(occurrence, late)
             if changed is None or live is None:
                 return None
-            share = there / max(live, 1)
+            share = rows_in_target / max(live, 1)
             # A row that is looked at by itself is so many rows of the result; else each is at least in a group of its own.
-            total += changed * (share if one.id in found.relation.linear else max(share, 1))
-        return round(min(total, there))
+            total += changed * (share if occurrence.id in influence.relation.linear else max(share, 1))
+        return round(min(total, rows_in_target))
 
     def _source_rows(self, touched: int, late: tuple[Any, ...] | None) -> int:
         """Rows of the one changed table that those of the result are made of."""
-        one = self._analysis.single
-        if one is None:
+        occurrence = self._analysis.single
+        if occurrence is None:
             return 0  # everything is computed, and counted already
-        there, live = self._target_rows(late) or 0, self._live_rows(one, late) or 0
-        return round(live * min(touched / there, 1)) if there else live
+        rows_in_target, live = self._target_rows(late) or 0, self._live_rows(occurrence, late) or 0
+        return round(live * min(touched / rows_in_target, 1)) if rows_in_target else live
 
     def _whole(self) -> int | None:
         """Rows of the result in partitions that are written whole, and of an append."""
         touched, target = self._plan.partitions, self._target
         if self._plan.pattern == "append" or (touched is not None and touched.new):
-            rows = sum(self._added_rows(one, touched) for one in self._analysis.changed)
-            live = sum(self._analysis.state(one).total.rows for one in self._analysis.changed)
+            rows = sum(self._added_rows(occurrence, touched) for occurrence in self._analysis.changed)
+            live = sum(self._analysis.state(occurrence).total.rows for occurrence in self._analysis.changed)
             appended = round(rows * min(target.total.rows / max(live, 1), 1))
         else:
             appended = 0
         if touched is None or not touched.overwritten or self._plan.pattern == "append":
             return appended
-        there = self._target_rows(touched.overwritten)
-        return None if there is None else there + appended
+        rows_in_target = self._target_rows(touched.overwritten)
+        return None if rows_in_target is None else rows_in_target + appended
 
-    def _added_rows(self, one: Occurrence, touched: Partitions | None) -> int:
+    def _added_rows(self, occurrence: Occurrence, touched: Partitions | None) -> int:
         if touched is None or self._link is None or self._plan.pattern == "append":
-            return self._analysis.state(one).added.rows
-        return sum(self._link.sources[one.id].added.get(value, 0) for value in touched.new)
+            return self._analysis.state(occurrence).added.rows
+        return sum(self._link.sources[occurrence.id].added.get(value, 0) for value in touched.new)
 
     def _target_rows(self, values: tuple[Any, ...] | None) -> int | None:
         if values is None:
             return self._target.total.rows
         return _among(self._contents.target, values)
 
-    def _live_rows(self, one: Occurrence, late: tuple[Any, ...] | None) -> int | None:
+    def _live_rows(self, occurrence: Occurrence, late: tuple[Any, ...] | None) -> int | None:
         if late is None:
-            return self._analysis.state(one).total.rows
+            return self._analysis.state(occurrence).total.rows
         return _among(self._contents.source, late)
 
-    def _changed_rows(self, one: Occurrence, late: tuple[Any, ...] | None) -> int | None:
+    def _changed_rows(self, occurrence: Occurrence, late: tuple[Any, ...] | None) -> int | None:
         """Whose keys are changed: the new rows, and after deletes and overwrites all rows of changed partitions."""
-        state = self._analysis.state(one)
+        state = self._analysis.state(occurrence)
         if not state.append_only:
             size = self._contents.changed.get(state.name) if late is None else None
-            return size.rows if size is not None else self._live_rows(one, late) if late is not None else None
+            return size.rows if size is not None else self._live_rows(occurrence, late) if late is not None else None
         if late is None or self._link is None:
             return state.added.rows
-        return sum(self._link.sources[one.id].added.get(value, 0) for value in late)
+        return sum(self._link.sources[occurrence.id].added.get(value, 0) for value in late)
 
     def _size(self, scan: Scan) -> Size | None:
         if scan.relation in ("target", "result"):
@@ -224,11 +224,11 @@ class _Estimate:
         return _sized(self._contents.source, scan.values)
 
 
-def timed(cost: Cost, *, here: bool = False) -> Cost:
-    """``here``: the step itself compares the keys."""
+def timed(cost: Cost, *, local: bool = False) -> Cost:
+    """``local``: the step itself compares the keys."""
     micros = (
         COLLECTED * cost.collected
-        + (COMPARED_HERE if here else COMPARED) * cost.compared
+        + (COMPARED_HERE if local else COMPARED) * cost.compared
         + COMPUTED * cost.computed
         + WRITTEN * cost.written.rows
         + DELETED * cost.deleted
@@ -251,8 +251,8 @@ def _growth(analysis: Analysis) -> float:
     if not analysis.append_only:
         return 1.0
     grown = [1.0]
-    for one in analysis.changed:
-        state = analysis.state(one)
+    for occurrence in analysis.changed:
+        state = analysis.state(occurrence)
         before = state.total.rows - state.added.rows
         grown.append(state.total.rows / before if before > 0 else 1.0)
     return max(grown)
@@ -260,13 +260,13 @@ def _growth(analysis: Analysis) -> float:
 
 def _result(target: TargetState, rows: int) -> Size:
     """Rows of the result, as large as those that are there."""
-    each = target.total.bytes / target.total.rows if target.total.rows else 0
-    return Size(0, rows, round(rows * each))
+    bytes_per_row = target.total.bytes / target.total.rows if target.total.rows else 0
+    return Size(0, rows, round(rows * bytes_per_row))
 
 
 def _among(sizes: Any, values: Iterable[Any]) -> int | None:
-    found = _sized(sizes, values)
-    return found.rows if found is not None else None
+    size = _sized(sizes, values)
+    return size.rows if size is not None else None
 
 
 def _sized(sizes: Any, values: Iterable[Any]) -> Size | None:

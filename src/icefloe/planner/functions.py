@@ -64,7 +64,7 @@ _OPERATORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class DoubtfulCall:
     """A function that may give another value at the next run."""
 
     name: str
@@ -85,17 +85,17 @@ _VOLATILE_WORDS = """
 _VOLATILE = frozenset(_VOLATILE_WORDS.split())
 
 
-def doubts(tree: exp.Expr) -> list[Doubt]:
+def doubts(tree: exp.Expr) -> list[DoubtfulCall]:
     """Every function in a query that is not known to be repeatable, once each, in the order they stand."""
-    found: dict[str, Doubt] = {}
+    by_name: dict[str, DoubtfulCall] = {}
     for node in tree.find_all(exp.Func, bfs=False):
         name = _name(node)
         if name is None or name in _TRUSTED:
             continue
         if name == "unix_timestamp" and _has_arguments(node):
             continue
-        found.setdefault(name, Doubt(name, name in _VOLATILE))
-    return list(found.values())
+        by_name.setdefault(name, DoubtfulCall(name, name in _VOLATILE))
+    return list(by_name.values())
 
 
 def called(tree: exp.Expr) -> list[str]:
@@ -106,8 +106,8 @@ def called(tree: exp.Expr) -> list[str]:
 
 def _has_arguments(node: exp.Func) -> bool:
     """``unix_timestamp()`` is the clock, ``unix_timestamp(x)`` is plain; sqlglot (30) puts the clock in for the missing argument."""
-    given = node.this
-    return given is not None and not isinstance(given, exp.CurrentTimestamp)
+    argument = node.this
+    return argument is not None and not isinstance(argument, exp.CurrentTimestamp)
 
 
 def _name(node: exp.Func) -> str | None:

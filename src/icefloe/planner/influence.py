@@ -24,7 +24,17 @@ from icefloe.planner import rules
 from icefloe.planner.functions import is_generator
 from icefloe.planner.inputs import Column
 from icefloe.planner.query import Query, TableName
-from icefloe.planner.relation import Maps, Place, Relation, UnclearError, around, local, merged, place_of, shifted
+from icefloe.planner.relation import (
+    Maps,
+    Relation,
+    RelationColumn,
+    UnclearError,
+    around,
+    local,
+    merged,
+    place_of,
+    shifted,
+)
 
 _SELECT_WORDS = """
     with_ expressions from_ joins laterals where group having windows qualify distinct order sort cluster distribute limit offset
@@ -48,7 +58,7 @@ class Influence:
     occurrences: tuple[Occurrence, ...]
 
     def of(self, names: frozenset[str]) -> tuple[Occurrence, ...]:
-        return tuple(one for one in self.occurrences if one.table.name in names)
+        return tuple(occurrence for occurrence in self.occurrences if occurrence.table.name in names)
 
 
 def analyse(query: Query, columns: Mapping[str, Sequence[Column]]) -> Influence:
@@ -82,17 +92,17 @@ class _Analyser:
                 known = dict(ctes)
                 ctes[cte.alias.lower()] = self._cte(cte, known)
         if isinstance(node, exp.Select):
-            found = _Select(self, node, ctes, outer).relation()
+            relation = _Select(self, node, ctes, outer).relation()
         elif isinstance(node, exp.SetOperation):
-            found = self._set_operation(node, ctes, outer)
+            relation = self._set_operation(node, ctes, outer)
         elif isinstance(node, exp.Subquery):
             inner = self.query(node.this, ctes, outer)
-            found = rules.named(inner, node.args.get("alias"))
+            relation = rules.named(inner, node.args.get("alias"))
         else:
             raise UnclearError(f"{node.key.upper()} is not understood here")
         if any(node.args.get(name) for name in ("limit", "offset", "fetch")):
-            found = rules.anything(found)
-        return found
+            relation = rules.anything(relation)
+        return relation
 
     def _cte(self, cte: exp.CTE, ctes: Mapping[str, Callable[[], Relation]]) -> Callable[[], Relation]:
         return lambda: rules.named(self.query(cte.this, ctes, None), cte.args.get("alias"))
@@ -108,11 +118,11 @@ class _Analyser:
         # Where the sides differ in type, Spark converts: the value in the result is another one then.
         same = [a.type is not None and a.type == b.type for a, b in zip(left.columns, right.columns, strict=True)]
         places = tuple(
-            Place(None, a.name, a.type if fits else None) for a, fits in zip(left.columns, same, strict=True)
+            RelationColumn(None, a.name, a.type if fits else None) for a, fits in zip(left.columns, same, strict=True)
         )
         maps = {
-            one: {index: found for index, found in columns.items() if same[index]}
-            for one, columns in merged(left.maps, right.maps).items()
+            occurrence_id: {index: value for index, value in columns.items() if same[index]}
+            for occurrence_id, columns in merged(left.maps, right.maps).items()
         }
         everything = left.occurrences | right.occurrences
         all_rows = isinstance(node, exp.Union) and not node.args.get("distinct")
@@ -137,10 +147,10 @@ class _Analyser:
             columns = node.alias_column_names
             if not columns:
                 raise UnclearError(f"the columns of {node.sql(dialect='spark')}")
-            return Relation(tuple(Place(node.alias or None, name) for name in columns))
+            return Relation(tuple(RelationColumn(node.alias or None, name) for name in columns))
         if not node.db and node.name.lower() in ctes:
-            found = ctes[node.name.lower()]()
-            return rules.named(found, node.args.get("alias"), node.name)
+            relation = ctes[node.name.lower()]()
+            return rules.named(relation, node.args.get("alias"), node.name)
         start = node.parts[0].meta.get("start")
         table = self._by_start.get(start) if start is not None else None
         if table is None:
@@ -155,7 +165,7 @@ class _Analyser:
         qualifier = node.alias or node.name
         columns_ = self._columns[table.name]
         base = Relation(
-            tuple(Place(qualifier, column.name, column.type) for column in columns_),
+            tuple(RelationColumn(qualifier, column.name, column.type) for column in columns_),
             {
                 occurrence.id: {
                     index: exp.column(exp.to_identifier(column.name, quoted=True))
@@ -203,7 +213,9 @@ class _Select:
             if clause is not None:
                 self._resolved(clause.this)
         aggregated = (
-            group is not None or having is not None or any(rules.has_aggregate(one.value) for one in projections)
+            group is not None
+            or having is not None
+            or any(rules.has_aggregate(projection.value) for projection in projections)
         )
         atoms: list[list[exp.Expr]] = [group or []] if aggregated else []
         windows = [window for part in (*node.expressions, qualify) if part for window in part.find_all(exp.Window)]
@@ -211,12 +223,12 @@ class _Select:
             atoms.append(self._partitions(windows))
         source = self._from
         maps: Maps = {
-            one: {
-                index: found
+            occurrence_id: {
+                index: mapping
                 for index, projection in enumerate(projections)
-                if (found := rules.mapped(projection.value, atoms, source.maps[one])) is not None
+                if (mapping := rules.mapped(projection.value, atoms, source.maps[occurrence_id])) is not None
             }
-            for one in source.maps
+            for occurrence_id in source.maps
         }
         distinct = node.args.get("distinct") is not None
         if distinct and node.args["distinct"].args.get("on") is not None:
@@ -226,7 +238,7 @@ class _Select:
         filters_groups = having is not None or qualify is not None or whole
         bare = where is None and not node.args.get("joins") and not node.args.get("laterals")
         return Relation(
-            tuple(Place(None, one.name, one.type) for one in projections),
+            tuple(RelationColumn(None, projection.name, projection.type) for projection in projections),
             maps,
             source.linear if plain else frozenset(),
             frozenset() if filters_groups else source.grows if plain and bare else source.linear,
@@ -243,42 +255,42 @@ class _Select:
         clause = self._node.args.get("from_")
         if clause is None:
             return Relation()
-        found = self._source(clause.this)
+        relation = self._source(clause.this)
         for join in self._node.args.get("joins") or ():
-            found = self._join(found, join)
+            relation = self._join(relation, join)
         for lateral in self._node.args.get("laterals") or ():
-            found = self._lateral(found, lateral)
-        return found
+            relation = self._lateral(relation, lateral)
+        return relation
 
     def _source(self, node: exp.Expr) -> Relation:
         if isinstance(node, exp.Table):
-            found = self._analyser.table(node, self._ctes)
+            relation = self._analyser.table(node, self._ctes)
         elif isinstance(node, exp.Subquery):
             if isinstance(node.this, exp.Table):
-                found = rules.named(self._source(node.this), node.args.get("alias"))
+                relation = rules.named(self._source(node.this), node.args.get("alias"))
             else:
-                found = self._analyser.query(node, self._ctes, None)
+                relation = self._analyser.query(node, self._ctes, None)
         elif isinstance(node, exp.Values):
             alias = node.args.get("alias")
             if alias is None or not alias.columns:
                 raise UnclearError("VALUES without names for its columns")
-            found = Relation(tuple(Place(node.alias, column.name) for column in alias.columns))
+            relation = Relation(tuple(RelationColumn(node.alias, column.name) for column in alias.columns))
         else:
             raise UnclearError(f"{node.key.upper()} in FROM")
         if node.args.get("pivots") or node.args.get("sample"):
             raise UnclearError("PIVOT or TABLESAMPLE")
         for join in node.args.get("joins") or ():
-            found = self._join(found, join)
+            relation = self._join(relation, join)
         for lateral in node.args.get("laterals") or ():
-            found = self._lateral(found, lateral)
-        return found
+            relation = self._lateral(relation, lateral)
+        return relation
 
     def _lateral(self, left: Relation, node: exp.Lateral) -> Relation:
         alias = node.args.get("alias")
         if not node.args.get("view") or alias is None or not alias.columns:
             raise UnclearError("LATERAL without names for its columns")
         qualifier = alias.name or None
-        more = tuple(Place(qualifier, column.name) for column in alias.columns)
+        more = tuple(RelationColumn(qualifier, column.name) for column in alias.columns)
         return replace(left, columns=left.columns + more, unique=None)
 
     def _join(self, left: Relation, node: exp.Join) -> Relation:
@@ -302,49 +314,58 @@ class _Select:
             (rules.find(left.columns, None, name), width + rules.find(right.columns, None, name)) for name in using
         ]
         self._from = both
-        conditions = [self._resolved(one) for one in rules.conjuncts(node.args.get("on"))]
+        conditions = [self._resolved(conjunct) for conjunct in rules.conjuncts(node.args.get("on"))]
         both = self._from  # subqueries in ON have added theirs
-        equal += [pair for one in conditions if (pair := rules.equality(one)) is not None]
+        equal += [pair for condition in conditions if (pair := rules.equality(condition)) is not None]
         equal = [(a, b) for a, b in equal if rules.same_type(both.columns[a], both.columns[b])]
         across = [(min(pair), max(pair)) for pair in equal if min(pair) < width <= max(pair)]
         if kind in ("SEMI", "ANTI"):
-            kept = {one: dict(left.maps[one]) for one in left.maps}
-            kept |= {one: rules.carried(both.maps[one], across, to_left=True) for one in right.maps}
+            kept = {occurrence_id: dict(left.maps[occurrence_id]) for occurrence_id in left.maps}
+            kept |= {
+                occurrence_id: rules.carried(both.maps[occurrence_id], across, to_left=True)
+                for occurrence_id in right.maps
+            }
             return replace(left, maps=kept, tangled=both.tangled, unique=None)
         if side == "":
             joined = replace(both, maps=rules.enriched(both.maps, equal))
         elif side == "LEFT":
-            maps = {one: both.maps[one] for one in left.maps}
-            maps |= {one: rules.carried(both.maps[one], across, to_left=True) for one in right.maps}
+            maps = {occurrence_id: both.maps[occurrence_id] for occurrence_id in left.maps}
+            maps |= {
+                occurrence_id: rules.carried(both.maps[occurrence_id], across, to_left=True)
+                for occurrence_id in right.maps
+            }
             joined = replace(
                 both, maps=maps, linear=left.linear, grows=left.linear, needs=left.needs, unions=left.unions
             )
         elif side == "RIGHT":
-            maps = {one: both.maps[one] for one in right.maps}
-            maps |= {one: rules.carried(both.maps[one], across, to_left=False) for one in left.maps}
+            maps = {occurrence_id: both.maps[occurrence_id] for occurrence_id in right.maps}
+            maps |= {
+                occurrence_id: rules.carried(both.maps[occurrence_id], across, to_left=False)
+                for occurrence_id in left.maps
+            }
             joined = replace(
                 both, maps=maps, linear=right.linear, grows=right.linear, needs=right.needs, unions=right.unions
             )
         else:
             joined = replace(
                 both,
-                maps={one: {} for one in both.maps},
+                maps={occurrence_id: {} for occurrence_id in both.maps},
                 linear=frozenset(),
                 grows=frozenset(),
                 needs=frozenset(),
                 unions=(),
             )
         # What a subquery in ON reads touches the rows of both sides that it is correlated with.
-        for one in both.maps.keys() - left.maps.keys() - right.maps.keys():
-            joined.maps[one] = {}
+        for occurrence_id in both.maps.keys() - left.maps.keys() - right.maps.keys():
+            joined.maps[occurrence_id] = {}
         return rules.with_using(joined, both, using, equal[: len(using)]) if using else joined
 
     # -- WHERE -------------------------------------------------------------------------------------------------------------
 
     def _filter(self, conjuncts: Sequence[exp.Expr]) -> None:
         equal = []
-        for one in conjuncts:
-            resolved = self._resolved(one, top=True)
+        for conjunct in conjuncts:
+            resolved = self._resolved(conjunct, top=True)
             pair = rules.equality(resolved)
             if pair is not None and rules.same_type(self._from.columns[pair[0]], self._from.columns[pair[1]]):
                 equal.append(pair)
@@ -356,35 +377,35 @@ class _Select:
         if self._outer is None or not isinstance(conjunct, exp.EQ | exp.NullSafeEQ):
             return
         for inner, outer in ((conjunct.this, conjunct.expression), (conjunct.expression, conjunct.this)):
-            here, there = place_of(inner), place_of(outer, "^")
-            if here is None or there is None:
+            inner_at, outer_at = place_of(inner), place_of(outer, "^")
+            if inner_at is None or outer_at is None:
                 continue
-            if not rules.same_type(self._from.columns[here], self._outer.columns[there]):
+            if not rules.same_type(self._from.columns[inner_at], self._outer.columns[outer_at]):
                 continue
-            for one, columns in self._from.maps.items():
-                if here in columns:
-                    self._correlated.setdefault(one, {}).setdefault(there, columns[here])
+            for occurrence_id, columns in self._from.maps.items():
+                if inner_at in columns:
+                    self._correlated.setdefault(occurrence_id, {}).setdefault(outer_at, columns[inner_at])
 
     def _subquery(self, node: exp.Expr, user: exp.Expr, top: bool) -> exp.Expr:
         """What a subquery reads touches the rows that it is correlated with; IN also those with the value it gives."""
         inner = self._analyser.query(node, self._ctes, self._from)
-        touched: Maps = {one: dict(inner.outer.get(one, {})) for one in inner.maps}
+        touched: Maps = {occurrence_id: dict(inner.outer.get(occurrence_id, {})) for occurrence_id in inner.maps}
         if top and isinstance(user, exp.In) and not isinstance(user.parent, exp.Not) and len(inner.columns) == 1:
-            asked = place_of(self._resolved(user.this))
-            if asked is not None and rules.same_type(self._from.columns[asked], inner.columns[0]):
-                for one, columns in inner.maps.items():
+            operand = place_of(self._resolved(user.this))
+            if operand is not None and rules.same_type(self._from.columns[operand], inner.columns[0]):
+                for occurrence_id, columns in inner.maps.items():
                     if 0 in columns:
-                        touched[one].setdefault(asked, columns[0])
+                        touched[occurrence_id].setdefault(operand, columns[0])
         self._from = replace(self._from, maps=merged(self._from.maps, touched))
         return exp.column(exp.to_identifier(f"?{len(self._from.maps)}", quoted=True))
 
     # -- SELECT, GROUP BY, windows -----------------------------------------------------------------------------------------
 
     def _projections(self) -> list[_Projection]:
-        found: list[_Projection] = []
+        listed: list[_Projection] = []
         for node in self._node.expressions:
             if node.is_star:
-                found += self._star(node)
+                listed += self._star(node)
                 continue
             if isinstance(node, exp.Aliases):
                 raise UnclearError("a function that gives several columns")
@@ -394,10 +415,10 @@ class _Select:
             resolved = self._resolved(value)
             at = place_of(resolved)
             kind = self._from.columns[at].type if at is not None else rules.type_of(resolved)
-            found.append(_Projection(node.alias or rules.default_name(value), resolved, kind))
+            listed.append(_Projection(node.alias or rules.default_name(value), resolved, kind))
             if node.alias:
                 self._aliases.setdefault(node.alias.lower(), resolved)
-        return found
+        return listed
 
     def _star(self, node: exp.Expr) -> Iterator[_Projection]:
         star = node if isinstance(node, exp.Star) else node.this
@@ -405,15 +426,15 @@ class _Select:
             raise UnclearError("* REPLACE or * RENAME")
         without = {item.name.lower() for item in star.args.get("except_") or ()}
         qualifier = node.table.lower() if isinstance(node, exp.Column) and node.table else None
-        seen = False
+        matched = False
         for index, place in enumerate(self._from.columns):
             fits = not place.hidden if qualifier is None else (place.qualifier or "").lower() == qualifier
             if not fits:
                 continue
-            seen = True
+            matched = True
             if place.name.lower() not in without:
                 yield _Projection(place.name, local(index), place.type)
-        if not seen:
+        if not matched:
             raise UnclearError(f"{node.sql(dialect='spark')}")
 
     def _group(self, projections: Sequence[_Projection]) -> list[exp.Expr] | None:
@@ -424,8 +445,8 @@ class _Select:
         if any(clause.args.get(name) for name in ("rollup", "cube", "grouping_sets", "totals")):
             return []
         if clause.args.get("all"):
-            return [one.value for one in projections if not rules.has_aggregate(one.value)]
-        found = []
+            return [projection.value for projection in projections if not rules.has_aggregate(projection.value)]
+        values = []
         for item in clause.expressions:
             if isinstance(item, exp.GroupingSets | exp.Cube | exp.Rollup):
                 return []
@@ -433,30 +454,30 @@ class _Select:
                 number = int(item.this)
                 if not 1 <= number <= len(projections):
                     raise UnclearError(f"GROUP BY {number}")
-                found.append(projections[number - 1].value)
+                values.append(projections[number - 1].value)
             else:
-                found.append(self._resolved(item))
-        return found
+                values.append(self._resolved(item))
+        return values
 
     def _partitions(self, windows: Sequence[exp.Window]) -> list[exp.Expr]:
         """The expressions that every window is partitioned by."""
         named = {window.this.name.lower(): window for window in self._node.args.get("windows") or ()}
         common: list[exp.Expr] | None = None
         for window in windows:
-            given = window.args.get("partition_by") or []
-            if not given and window.alias:
+            partition_by = window.args.get("partition_by") or []
+            if not partition_by and window.alias:
                 base = named.get(window.alias.lower())
-                given = (base.args.get("partition_by") or []) if base is not None else []
-            own = [self._resolved(one) for one in given]
-            common = own if common is None else [one for one in common if one in own]
+                partition_by = (base.args.get("partition_by") or []) if base is not None else []
+            own = [self._resolved(expression) for expression in partition_by]
+            common = own if common is None else [expression for expression in common if expression in own]
         return common or []
 
     def _unique(
         self, projections: Sequence[_Projection], group: list[exp.Expr] | None, distinct: bool
     ) -> frozenset[int] | None:
-        values = [one.value for one in projections]
-        if group and all(one in values for one in group):
-            return frozenset(values.index(one) for one in group)
+        values = [projection.value for projection in projections]
+        if group and all(key in values for key in group):
+            return frozenset(values.index(key) for key in group)
         return frozenset(range(len(values))) if distinct else None
 
     # -- names -------------------------------------------------------------------------------------------------------------
@@ -478,8 +499,8 @@ class _Select:
         for column in list(holder.find_all(exp.Column)):
             if not column.name.startswith(("#", "^", "?")):
                 column.replace(self._column(column))
-        found: exp.Expr = holder.this
-        return found
+        expression: exp.Expr = holder.this
+        return expression
 
     def _column(self, node: exp.Column) -> exp.Expr:
         if isinstance(node.this, exp.Star):

@@ -119,7 +119,7 @@ class TargetState:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class PartitionContents:
     """Live rows by partition value, of the values that were asked for: in the target, and in a source at ``to``.
 
     ``None`` for a side that is not known. A value that is missing from a side that is known is not there.

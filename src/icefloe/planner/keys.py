@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from icefloe.planner.analysis import Analysis, Link
-from icefloe.planner.inputs import Contents, TargetState
+from icefloe.planner.analysis import Analysis, PartitionLink
+from icefloe.planner.inputs import PartitionContents, TargetState
 from icefloe.planner.statements import KeyColumn
 
 ROWS_PER_VALUE = 8
@@ -23,18 +23,18 @@ LEAST_BITS = 8
 def found_by(
     analysis: Analysis,
     target: TargetState,
-    contents: Contents,
-    link: Link | None,
+    contents: PartitionContents,
+    link: PartitionLink | None,
     columns: tuple[str, ...],
     declared: tuple[str, ...],
 ) -> tuple[KeyColumn, ...]:
     """The given keys as far as they are mapped; without any, what makes the rows unique; else all that is mapped."""
     maps = analysis.key_maps
-    found = analysis.influence
-    assert found is not None
+    influence = analysis.influence
+    assert influence is not None
     names = [key for key in declared if key.lower() in maps]
-    if not names and found.relation.unique is not None:
-        unique = [columns[index] for index in sorted(found.relation.unique)]
+    if not names and influence.relation.unique is not None:
+        unique = [columns[index] for index in sorted(influence.relation.unique)]
         names = [name for name in unique if name.lower() in maps]
     if not names:
         names = [name for name in columns if name.lower() in maps]
@@ -49,14 +49,14 @@ def found_by(
 
 
 def _narrowed(
-    names: list[str], analysis: Analysis, target: TargetState, contents: Contents, link: Link | None
+    names: list[str], analysis: Analysis, target: TargetState, contents: PartitionContents, link: PartitionLink | None
 ) -> list[str]:
     """One key that nearly tells a row by itself instead of all: a few rows more are computed again, and less is read."""
-    there = contents.target
-    if not there:
+    in_target = contents.target
+    if not in_target:
         return names
-    rows = sum(size.rows for size in there.values())
-    least = math.log2(max(rows / len(there) / ROWS_PER_VALUE, 1))
+    rows = sum(size.rows for size in in_target.values())
+    least = math.log2(max(rows / len(in_target) / ROWS_PER_VALUE, 1))
     types = {column.name.lower(): column.type for column in target.columns}
     partition = link.column.lower() if link else None
     bits = {name.lower(): value for name, value in contents.bits.items()}
@@ -67,23 +67,23 @@ def _narrowed(
     telling.sort(key=lambda name: (types.get(name.lower()) not in ("int", "long"), bits[name.lower()]))
     if not telling:
         return names
-    per_value = rows / len(there) / 2 ** min(bits[telling[0].lower()], 64)
+    per_value = rows / len(in_target) / 2 ** min(bits[telling[0].lower()], 64)
     along = _added_late(analysis, contents, link) * max(per_value - 1, 0)
     return telling[:1] if along <= MOST_ALONG * rows else names
 
 
-def _added_late(analysis: Analysis, contents: Contents, link: Link | None) -> int:
+def _added_late(analysis: Analysis, contents: PartitionContents, link: PartitionLink | None) -> int:
     """Rows that were added in partitions that the target has. Where rows went, whole partitions are looked at anyway: none."""
-    there = contents.target or {}
+    in_target = contents.target or {}
     if link is None or not analysis.append_only:
         return 0
-    return sum(rows for value, rows in link.added.items() if value in there)
+    return sum(rows for value, rows in link.added.items() if value in in_target)
 
 
 def _may_be_null(analysis: Analysis, name: str) -> bool:
-    for one in analysis.changed:
-        state = analysis.state(one)
-        text = analysis.key_maps[name.lower()][one.id]
+    for occurrence in analysis.changed:
+        state = analysis.state(occurrence)
+        text = analysis.key_maps[name.lower()][occurrence.id]
         column = next((c.name for c in state.columns if text == f"`{c.name}`"), None)
         if column is None or not state.append_only or state.nulls.get(column, 1) > 0:
             return not text.startswith("'")

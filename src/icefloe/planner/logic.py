@@ -52,7 +52,7 @@ class Logic:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class LogicVersion:
     """Logic that was published: ``run`` by which, ``logic`` None where only its fingerprint is left."""
 
     fingerprint: str
@@ -69,21 +69,21 @@ class Version:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Version:
+    def from_json(cls, data: Mapping[str, Any]) -> LogicVersion:
         columns = data["columns"]
         pairs = tuple((str(name), str(kind)) for name, kind in columns) if columns is not None else None
         return cls(data["fingerprint"], data["run"], Logic(data["text"], pairs) if data["text"] is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LogicChange:
     """``lines`` are the difference, for people."""
 
-    since: Version
+    since: LogicVersion
     lines: tuple[str, ...]
 
 
-def change(last: Version, now: Logic) -> Change | None:
+def change(last: LogicVersion, now: Logic) -> LogicChange | None:
     """How the logic at hand differs from what was last published; ``None``: it does not."""
     before = last.logic
     if before is None:
@@ -91,13 +91,13 @@ def change(last: Version, now: Logic) -> Change | None:
         text, _, columns = now.fingerprint.partition(".")
         if text == old_text and (not columns or not old_columns or columns == old_columns):
             return None
-        return Change(last, ("its text is not on record any more",))
+        return LogicChange(last, ("its text is not on record any more",))
     lines: list[str] = []
     if normal(before.text) != normal(now.text):
         lines += _difference(before.text, now.text)
     if before.columns is not None and now.columns is not None and _folded(before) != _folded(now):
         lines += _column_difference(before.columns, now.columns)
-    return Change(last, tuple(lines)) if lines else None
+    return LogicChange(last, tuple(lines)) if lines else None
 
 
 def text_fingerprint(text: str) -> str:
@@ -137,19 +137,19 @@ def _table_places(text: str) -> list[tuple[int, int]]:
 
 def _difference(before: str, after: str) -> list[str]:
     old, new = ([line.rstrip() for line in textwrap.dedent(text).strip().splitlines()] for text in (before, after))
-    found = [
+    lines = [
         line for line in difflib.unified_diff(old, new, n=0, lineterm="") if not line.startswith(("---", "+++", "@@"))
     ]
-    if len(found) > _MOST_LINES:
-        found = [*found[:_MOST_LINES], f"… and {len(found) - _MOST_LINES} more lines"]
-    return found
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more lines"]
+    return lines
 
 
 def _column_difference(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[str]:
     old, new = {name.lower(): kind for name, kind in before}, {name.lower(): kind for name, kind in after}
-    found = [f"- column {name} {kind}" for name, kind in old.items() if new.get(name) != kind]
-    found += [f"+ column {name} {kind}" for name, kind in new.items() if old.get(name) != kind]
-    return found or ["the columns are in another order"]
+    lines = [f"- column {name} {kind}" for name, kind in old.items() if new.get(name) != kind]
+    lines += [f"+ column {name} {kind}" for name, kind in new.items() if old.get(name) != kind]
+    return lines or ["the columns are in another order"]
 
 
 def _folded(logic: Logic) -> tuple[tuple[str, str], ...]:

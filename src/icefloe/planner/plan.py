@@ -13,7 +13,7 @@ Role = Literal["delete keys", "delete partitions", "delete range", "delete all",
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PlannedStatement:
     """One statement, to be run on the attempt's branch of the target."""
 
     role: Role
@@ -28,7 +28,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TableRead:
     """What a plan reads of one table, from metadata. ``size`` is an upper bound; ``None``: not known."""
 
     table: str
@@ -96,7 +96,7 @@ class ChangedKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class KeySearch:
     """Changed keys are looked up in data files by the step itself, in place of two statements of Spark's.
 
     The target's rows with one of them are deleted, and the source's are handed to ``statements`` under the name :data:`FOUND_ROWS`. These
@@ -111,7 +111,7 @@ class Search:
     """Columns of the source and of the target, without that of the partition."""
     columns: tuple[str, ...]
     """Of the source, that the SELECT may read."""
-    statements: tuple[Statement, ...]
+    statements: tuple[PlannedStatement, ...]
 
 
 FOUND_ROWS = "icefloe_found_rows"
@@ -139,9 +139,9 @@ class Plan:
     notes: tuple[str, ...]
     columns: tuple[str, ...]
     keys: tuple[str, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[PlannedStatement, ...]
     duplicates: str | None
-    reads: tuple[Read, ...]
+    reads: tuple[TableRead, ...]
     partitions: Partitions | None = None
     partition_by: tuple[str, ...] = ()
     """For a target that does not exist yet."""
@@ -155,7 +155,7 @@ class Plan:
     compaction: Compaction | None = None
     span: Span | None = None
     """The range that is written anew, after what changed; ``None`` also where everything is."""
-    search: Search | None = None
+    search: KeySearch | None = None
     cost: Cost | None = None
     """``None``: metadata does not tell, or there is nothing to do."""
     full_cost: Cost | None = None
@@ -169,7 +169,7 @@ class Plan:
         return {
             "pattern": self.pattern,
             "reason": self.reason,
-            "not": {one.pattern: one.reason for one in self.refusals},
+            "not": {refusal.pattern: refusal.reason for refusal in self.refusals},
             "notes": list(self.notes),
             "keys": list(self.keys),
             "range": {
@@ -203,13 +203,18 @@ class Plan:
             "outweighed_cost": self.outweighed.to_dict() if self.outweighed else None,
             "settings": dict(self.settings),
             "statements": [
-                {"role": one.role, "sql": one.sql, "beside": one.beside, "ahead": bool(one.rows)}
-                for one in self.statements
+                {
+                    "role": statement.role,
+                    "sql": statement.sql,
+                    "beside": statement.beside,
+                    "ahead": bool(statement.rows),
+                }
+                for statement in self.statements
             ],
             "search": {
                 "keys": [of_target for _, of_target in self.search.keys],
                 "columns": list(self.search.columns),
-                "statements": [{"role": one.role, "sql": one.sql} for one in self.search.statements],
+                "statements": [{"role": statement.role, "sql": statement.sql} for statement in self.search.statements],
             }
             if self.search
             else None,

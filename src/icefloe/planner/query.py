@@ -73,9 +73,9 @@ def read(text: str, *, where: str, canonical: Callable[[str], str] = lambda name
             where=f"{where}{place}",
         ) from error
     if len(trees) != 1:
-        found = "no statement" if not trees else f"{len(trees)} statements"
+        content = "no statement" if not trees else f"{len(trees)} statements"
         raise NotASelectError(
-            f"write: needs one SELECT, and the script has {found}",
+            f"write: needs one SELECT, and the script has {content}",
             where=where,
             hint="keep the SELECT; do the rest in a Spark step of its own",
         )
@@ -110,7 +110,7 @@ def _without_end(text: str) -> str:
 
 
 def _tables(tree: exp.Expr, canonical: Callable[[str], str]) -> list[TableName]:
-    found = []
+    tables = []
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier) or _is_cte(node):
             continue
@@ -119,7 +119,7 @@ def _tables(tree: exp.Expr, canonical: Callable[[str], str]) -> list[TableName]:
         if start is None or end is None:
             continue
         allowed = {"this", "db", "catalog", "alias", "joins", "laterals"}
-        found.append(
+        tables.append(
             TableName(
                 name=canonical(".".join(_quoted(part.name) for part in parts)),
                 start=start,
@@ -129,7 +129,7 @@ def _tables(tree: exp.Expr, canonical: Callable[[str], str]) -> list[TableName]:
                 plain=not any(value for key, value in node.args.items() if key not in allowed),
             )
         )
-    return sorted(found, key=lambda table: table.start)
+    return sorted(tables, key=lambda table: table.start)
 
 
 def _is_cte(node: exp.Table) -> bool:
@@ -147,7 +147,7 @@ def _is_cte(node: exp.Table) -> bool:
 
 def _cuts(tree: exp.Expr) -> list[tuple[int, int]]:
     names = {node.name.lower(): node for node in tree.find_all(exp.Table) if node.db}
-    found = []
+    cuts = []
     for column in tree.find_all(exp.Column):
         parts = column.parts
         if len(parts) < 3 or column.table.lower() not in names:
@@ -155,8 +155,8 @@ def _cuts(tree: exp.Expr) -> list[tuple[int, int]]:
         table = column.args["table"]
         start, end = parts[0].meta.get("start"), table.meta.get("start")
         if start is not None and end is not None and end > start:
-            found.append((start, end))
-    return found
+            cuts.append((start, end))
+    return cuts
 
 
 def _quoted(name: str) -> str:

@@ -12,7 +12,7 @@ Maps = dict[int, dict[int, exp.Expr]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RelationColumn:
     """A column of a relation. ``type`` is known for columns of tables only."""
 
     qualifier: str | None
@@ -33,7 +33,7 @@ class Relation:
     ``tangled``: pairs of occurrences that meet in a join, so that new rows of both meet each other.
     """
 
-    columns: tuple[Place, ...] = ()
+    columns: tuple[RelationColumn, ...] = ()
     maps: Maps = field(default_factory=dict)
     linear: frozenset[int] = frozenset()
     grows: frozenset[int] = frozenset()
@@ -76,12 +76,15 @@ def place_of(node: exp.Expr, mark: str = "#") -> int | None:
 
 
 def shifted(maps: Maps, by: int) -> Maps:
-    return {one: {index + by: found for index, found in columns.items()} for one, columns in maps.items()}
+    return {
+        occurrence_id: {index + by: expression for index, expression in columns.items()}
+        for occurrence_id, columns in maps.items()
+    }
 
 
 def merged(*many: Mapping[int, Mapping[int, exp.Expr]]) -> Maps:
     out: Maps = {}
     for maps in many:
-        for one, columns in maps.items():
-            out[one] = {**out.get(one, {}), **columns}
+        for occurrence_id, columns in maps.items():
+            out[occurrence_id] = {**out.get(occurrence_id, {}), **columns}
     return out

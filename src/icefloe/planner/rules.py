@@ -8,12 +8,18 @@ from dataclasses import replace
 from sqlglot import exp
 
 from icefloe.planner.functions import is_aggregate, is_generator
-from icefloe.planner.relation import Maps, Place, Relation, UnclearError, place_of, shifted
+from icefloe.planner.relation import Maps, Relation, RelationColumn, UnclearError, place_of, shifted
 
 
 def anything(relation: Relation) -> Relation:
     """Any row may come or go."""
-    return replace(relation, maps={one: {} for one in relation.maps}, linear=frozenset(), grows=frozenset(), unions=())
+    return replace(
+        relation,
+        maps={occurrence_id: {} for occurrence_id in relation.maps},
+        linear=frozenset(),
+        grows=frozenset(),
+        unions=(),
+    )
 
 
 def mapped(value: exp.Expr, atoms: list[list[exp.Expr]], maps: Mapping[int, exp.Expr]) -> exp.Expr | None:
@@ -24,8 +30,8 @@ def mapped(value: exp.Expr, atoms: list[list[exp.Expr]], maps: Mapping[int, exp.
     else:
         at = place_of(value)
         if at is not None:
-            found = maps.get(at)
-            return found.copy() if found is not None else None
+            mapping = maps.get(at)
+            return mapping.copy() if mapping is not None else None
     if isinstance(value, exp.Column | exp.Window | exp.Star) or is_aggregate(value) or is_generator(value):
         return None
     built = value.copy()
@@ -45,7 +51,7 @@ def mapped(value: exp.Expr, atoms: list[list[exp.Expr]], maps: Mapping[int, exp.
 
 def enriched(maps: Maps, equal: Sequence[tuple[int, int]]) -> Maps:
     """Rows in which two columns are equal: what is known of one is known of the other."""
-    out = {one: dict(columns) for one, columns in maps.items()}
+    out = {occurrence_id: dict(columns) for occurrence_id, columns in maps.items()}
     for columns in out.values():
         for _ in equal:  # as often as a value may have to be handed on
             for a, b in equal:
@@ -59,7 +65,7 @@ def enriched(maps: Maps, equal: Sequence[tuple[int, int]]) -> Maps:
 def carried(maps: Mapping[int, exp.Expr], across: Sequence[tuple[int, int]], *, to_left: bool) -> dict[int, exp.Expr]:
     """What the equalities of an outer or semi join say of the other side's columns."""
     pairs = [(left, right) if to_left else (right, left) for left, right in across]
-    return {there: maps[here] for there, here in pairs if here in maps}
+    return {to_index: maps[from_index] for to_index, from_index in pairs if from_index in maps}
 
 
 def with_using(joined: Relation, both: Relation, using: Sequence[str], equal: Sequence[tuple[int, int]]) -> Relation:
@@ -73,25 +79,25 @@ def with_using(joined: Relation, both: Relation, using: Sequence[str], equal: Se
     )
     maps = shifted(joined.maps, count)
     for number, (left, right) in enumerate(equal):
-        for one, columns in both.maps.items():
+        for occurrence_id, columns in both.maps.items():
             # Both halves of a matched row are equal, and an unmatched row shows the half that is there.
-            found = columns.get(left, columns.get(right))
-            if found is not None and one in maps:
-                maps[one][number] = found
-    places = tuple(Place(None, both.columns[left].name, both.columns[left].type) for left, _ in equal)
+            expression = columns.get(left, columns.get(right))
+            if expression is not None and occurrence_id in maps:
+                maps[occurrence_id][number] = expression
+    places = tuple(RelationColumn(None, both.columns[left].name, both.columns[left].type) for left, _ in equal)
     return replace(joined, columns=places + hidden, maps=maps)
 
 
 def named(relation: Relation, alias: exp.Expr | None, fallback: str | None = None) -> Relation:
     """The relation under an alias, with the column names that the alias gives."""
     name = (alias.name if alias is not None else "") or fallback
-    given = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if given and len(given) != len(relation.columns):
+    names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if names and len(names) != len(relation.columns):
         raise UnclearError(f"{name} has another number of column names than columns")
     places = tuple(
-        Place(name or place.qualifier, given[index] if given else place.name, place.type)
+        RelationColumn(name or place.qualifier, names[index] if names else place.name, place.type)
         for index, place in enumerate(relation.columns)
-        if not place.hidden or given
+        if not place.hidden or names
     )
     if len(places) != len(relation.columns):
         raise UnclearError("JOIN USING in brackets")
@@ -105,7 +111,7 @@ def equality(node: exp.Expr) -> tuple[int, int] | None:
     return (a, b) if a is not None and b is not None else None
 
 
-def same_type(a: Place, b: Place) -> bool:
+def same_type(a: RelationColumn, b: RelationColumn) -> bool:
     """Columns of different types are compared after a conversion: they may be equal without being the same."""
     return a.type is not None and a.type == b.type
 
@@ -123,13 +129,13 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def topmost_queries(node: exp.Expr) -> list[exp.Expr]:
-    found: list[exp.Expr] = []
+    queries: list[exp.Expr] = []
     for part in node.iter_expressions():
         if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery):
-            found.append(part)
+            queries.append(part)
         else:
-            found += topmost_queries(part)
-    return found
+            queries += topmost_queries(part)
+    return queries
 
 
 def type_of(node: exp.Expr) -> str | None:
@@ -161,20 +167,20 @@ def default_name(node: exp.Expr) -> str:
     return node.output_name or node.sql(dialect="spark").lower()
 
 
-def find(columns: Sequence[Place], qualifier: str | None, name: str) -> int:
-    found = seek(columns, qualifier, name)
-    if found is None:
+def find(columns: Sequence[RelationColumn], qualifier: str | None, name: str) -> int:
+    index = seek(columns, qualifier, name)
+    if index is None:
         raise UnclearError(f"the column {name}")
-    return found
+    return index
 
 
-def seek(columns: Sequence[Place], qualifier: str | None, name: str) -> int | None:
-    found = [
+def seek(columns: Sequence[RelationColumn], qualifier: str | None, name: str) -> int | None:
+    matches = [
         index
         for index, place in enumerate(columns)
         if place.name.lower() == name.lower()
         and (not place.hidden if qualifier is None else (place.qualifier or "").lower() == qualifier.lower())
     ]
-    if len(found) > 1:
+    if len(matches) > 1:
         raise UnclearError(f"the column {name} stands for several")
-    return found[0] if found else None
+    return matches[0] if matches else None

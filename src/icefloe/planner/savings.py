@@ -12,7 +12,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoning:
+class SavingsEstimate:
     """Counted before the write. ``read`` is what the plan's statements read; ``instead`` what ``compared_with`` would have read."""
 
     pattern: str
@@ -34,7 +34,7 @@ class Reckoning:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Reckoning:
+    def from_json(cls, data: Mapping[str, Any]) -> SavingsEstimate:
         return cls(
             data["pattern"],
             Size(*data["read"]),
@@ -44,24 +44,24 @@ class Reckoning:
             data["rechecked"],
         )
 
-    def settled(self, written: Written) -> Reckoning:
+    def settled(self, written: WriteTotals) -> SavingsEstimate:
         """With the second look at what was written."""
         if not self.rechecked:
             return self
-        return Reckoning(
+        return SavingsEstimate(
             self.pattern, self.read + written.size, self.instead, self.compared_with, self.notes, rechecked=False
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteTotals:
     """``size`` has all new files, delete files too; its rows are those of data files."""
 
     size: Size = field(default_factory=Size)
     delete_files: int = 0
 
     @classmethod
-    def of(cls, summaries: Iterable[Mapping[str, str]]) -> Written:
+    def of(cls, summaries: Iterable[Mapping[str, str]]) -> WriteTotals:
         """By the summaries of the snapshots that a batch published."""
         total, deletes = Size(), 0
         for summary in summaries:

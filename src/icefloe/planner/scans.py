@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from icefloe.planner.analysis import Analysis, Link, bare, days_of
+from icefloe.planner.analysis import Analysis, PartitionLink, bare, days_of
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, TargetState
 from icefloe.planner.plan import Partitions, Plan
@@ -53,8 +53,8 @@ class _Scans:
         self._plan = plan
         self._analysis = analysis
         self._target = target
-        self._link: Link | None = analysis.link(target)
-        self._starts = {one.table.start: one for one in analysis.changed}
+        self._link: PartitionLink | None = analysis.link(target)
+        self._starts = {occurrence.table.start: occurrence for occurrence in analysis.changed}
 
     def all(self) -> Iterator[Scan]:
         plan = self._plan
@@ -74,22 +74,26 @@ class _Scans:
         for table in self._analysis.query.tables:
             column = self._spanned(table, span)
             yield Scan("end", table.name, column, span=span) if column is not None else Scan("end", table.name)
-        if any(one.role == "delete range" for one in self._plan.statements) and not self._is_partition(span):
+        if any(statement.role == "delete range" for statement in self._plan.statements) and not self._is_partition(
+            span
+        ):
             yield Scan("target", self._target.name)
 
     def _spanned(self, table: TableName, span: Span) -> str | None:
         """The column of a table that the range's is, or is the day of, in every reading of it."""
-        found, columns = self._analysis.influence, self._analysis.columns or ()
+        influence, columns = self._analysis.influence, self._analysis.columns or ()
         places = [place for place, name in enumerate(columns) if name.lower() == span.column.lower()]
-        if found is None or not places or table.name not in self._analysis.sources:
+        if influence is None or not places or table.name not in self._analysis.sources:
             return None
-        readings = [one.id for one in found.occurrences if one.table.start == table.start]
-        told = {
-            value.sql(dialect="spark") if (value := found.relation.maps[one].get(places[0])) is not None else ""
-            for one in readings
+        readings = [occurrence.id for occurrence in influence.occurrences if occurrence.table.start == table.start]
+        texts = {
+            value.sql(dialect="spark")
+            if (value := influence.relation.maps[occurrence_id].get(places[0])) is not None
+            else ""
+            for occurrence_id in readings
         }
         names = [column.name for column in self._analysis.sources[table.name].columns]
-        return next((name for name in names if told and told <= {bare(name), *days_of(name)}), None)
+        return next((name for name in names if texts and texts <= {bare(name), *days_of(name)}), None)
 
     def _is_partition(self, span: Span) -> bool:
         return span.column.lower() in {name.lower() for name in self._target.identity_columns}
@@ -100,17 +104,20 @@ class _Scans:
             for values in (touched.late, touched.new):
                 yield from self._select("changes", values, None)
             return
-        found = self._analysis.influence
-        assert found is not None
-        changed = frozenset(one.id for one in self._analysis.changed)
+        influence = self._analysis.influence
+        assert influence is not None
+        changed = frozenset(occurrence.id for occurrence in self._analysis.changed)
         silent = {
-            one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
+            occurrence_id
+            for whole, branch in influence.relation.unions
+            if whole & changed and not branch & changed
+            for occurrence_id in branch
         }
-        for one in found.occurrences:
-            if one.id in changed:
-                yield Scan("changes", one.table.name)
-            elif one.id not in silent:
-                yield Scan("end", one.table.name)
+        for occurrence in influence.occurrences:
+            if occurrence.id in changed:
+                yield Scan("changes", occurrence.table.name)
+            elif occurrence.id not in silent:
+                yield Scan("end", occurrence.table.name)
 
     def _restricted(self, touched: Partitions | None) -> Iterator[Scan]:
         by_key = touched is None or bool(touched.late)
@@ -138,8 +145,8 @@ class _Scans:
 
     def _select(self, relation: Relation, values: tuple[Any, ...] | None, single: Occurrence | None) -> Iterator[Scan]:
         """The SELECT with its changed tables restricted to partitions."""
-        for one in self._starts.values():
-            yield self._of_source(relation, one, values)
+        for occurrence in self._starts.values():
+            yield self._of_source(relation, occurrence, values)
         if single is None:
             yield from self._unchanged()
 
@@ -153,15 +160,15 @@ class _Scans:
 
     def _keys(self, late: tuple[Any, ...] | None) -> Iterator[Scan]:
         """The changed keys; after deletes and overwrites all keys of the changed partitions, before and after."""
-        for one in self._analysis.changed:
-            state = self._analysis.state(one)
+        for occurrence in self._analysis.changed:
+            state = self._analysis.state(occurrence)
             if state.append_only:
-                yield self._of_source("changes", one, late)
+                yield self._of_source("changes", occurrence, late)
                 continue
             key = next(iter(state.changed_partitions), None)
             for relation in ("start", "end"):
                 if late is not None:
-                    yield self._of_source(relation, one, late)
+                    yield self._of_source(relation, occurrence, late)
                 elif key is None:
                     yield Scan(relation, state.name)
                 else:
@@ -184,16 +191,16 @@ class _Scans:
             return Scan(relation, self._target.name)
         return Scan(relation, self._target.name, self._link.column, "identity", values)
 
-    def _of_source(self, relation: Relation, one: Occurrence, values: tuple[Any, ...] | None) -> Scan:
+    def _of_source(self, relation: Relation, occurrence: Occurrence, values: tuple[Any, ...] | None) -> Scan:
         if values is None or self._link is None:
-            return Scan(relation, one.table.name)
-        return _within(relation, one.table.name, self._link.sources[one.id], values)
+            return Scan(relation, occurrence.table.name)
+        return _within(relation, occurrence.table.name, self._link.sources[occurrence.id], values)
 
     def _new_from_changes(self) -> bool:
-        found = self._analysis.influence
-        assert found is not None
-        ids = frozenset(one.id for one in self._analysis.changed)
-        return self._analysis.append_only and len(ids) == 1 and ids <= found.relation.grows
+        influence = self._analysis.influence
+        assert influence is not None
+        ids = frozenset(occurrence.id for occurrence in self._analysis.changed)
+        return self._analysis.append_only and len(ids) == 1 and ids <= influence.relation.grows
 
 
 def _within(relation: Relation, table: str, key: PartitionKey, values: tuple[Any, ...]) -> Scan:

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from icefloe.planner.analysis import Analysis, Link, bare
+from icefloe.planner.analysis import Analysis, PartitionLink, bare
 from icefloe.planner.influence import Occurrence
-from icefloe.planner.inputs import Contents, SourceState, TargetState
-from icefloe.planner.plan import Partitions, Search
-from icefloe.planner.statements import KeyColumn, Writer
+from icefloe.planner.inputs import PartitionContents, SourceState, TargetState
+from icefloe.planner.plan import KeySearch, Partitions
+from icefloe.planner.statements import KeyColumn, StatementWriter
 from icefloe.rows.types import is_key, is_plain
 
 FEW_FOUND = 30_000
@@ -32,58 +32,58 @@ _METADATA_COLUMNS = frozenset(
 def search(
     analysis: Analysis,
     target: TargetState,
-    contents: Contents,
-    link: Link,
+    contents: PartitionContents,
+    link: PartitionLink,
     touched: Partitions,
-    writer: Writer,
+    writer: StatementWriter,
     *,
     new_from_changes: bool,
-) -> Search | None:
+) -> KeySearch | None:
     """How, or ``None``: Spark does it."""
-    one = analysis.single
-    if one is None or not touched.late:
+    occurrence = analysis.single
+    if occurrence is None or not touched.late:
         return None
-    state, partition = analysis.state(one), link.sources[one.id]
+    state, partition = analysis.state(occurrence), link.sources[occurrence.id]
     plain = state.append_only and state.change_table is not None and partition.transform == "identity"
     if not plain or len(analysis.query.tables) != 1 or writer.gathered_by is None:
         return None
     if target.format_version != _FORMAT_VERSION or not target.merge_on_read:
         return None
-    keys = _keys(analysis, target, state, one, writer.keys)
+    keys = _keys(analysis, target, state, occurrence, writer.keys)
     columns = _columns(analysis.query.tree, state)
-    if not keys or columns is None or not _few(analysis, contents, link, touched, writer, one):
+    if not keys or columns is None or not _few(analysis, contents, link, touched, writer, occurrence):
         return None
     assert state.change_table is not None
-    statements = replace(writer, found=True).restricted(touched, new_from_changes=new_from_changes)
-    return Search(
+    statements = replace(writer, searched=True).restricted(touched, new_from_changes=new_from_changes)
+    return KeySearch(
         state.name,
         state.change_table,
         partition.column,
         keys,
         columns,
-        tuple(one for one in statements if not one.beside),
+        tuple(statement for statement in statements if not statement.beside),
     )
 
 
 def _keys(
-    analysis: Analysis, target: TargetState, state: SourceState, one: Occurrence, keys: tuple[KeyColumn, ...]
+    analysis: Analysis, target: TargetState, state: SourceState, occurrence: Occurrence, keys: tuple[KeyColumn, ...]
 ) -> tuple[tuple[str, str], ...]:
     """Columns of both that are the same as they are. Empty: there is one that is not."""
     types = {column.name.lower(): column.type for column in target.columns}
-    found = []
+    pairs = []
     for key in keys:
-        text = analysis.key_maps[key.name.lower()][one.id]
+        text = analysis.key_maps[key.name.lower()][occurrence.id]
         column = next((column for column in state.columns if bare(column.name) == text), None)
         if column is None or not is_key(column.type) or types.get(key.name.lower()) != column.type:
             return ()
         if not key.few:
-            found.append((column.name, key.name))
-    return tuple(found)
+            pairs.append((column.name, key.name))
+    return tuple(pairs)
 
 
 def _columns(tree: exp.Query, state: SourceState) -> tuple[str, ...] | None:
     """Every column of the source whose name the SELECT has anywhere, or all; ``None``: some cannot be handed over."""
-    named = {part.name.lower() for one in tree.find_all(exp.Column) for part in one.parts}
+    named = {part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts}
     if named & _METADATA_COLUMNS:
         return None
     every = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
@@ -94,18 +94,23 @@ def _columns(tree: exp.Query, state: SourceState) -> tuple[str, ...] | None:
 
 
 def _few(
-    analysis: Analysis, contents: Contents, link: Link, touched: Partitions, writer: Writer, one: Occurrence
+    analysis: Analysis,
+    contents: PartitionContents,
+    link: PartitionLink,
+    touched: Partitions,
+    writer: StatementWriter,
+    occurrence: Occurrence,
 ) -> bool:
     """Each changed row brings its group along."""
-    found = analysis.influence
-    assert found is not None
+    influence = analysis.influence
+    assert influence is not None
     rows = sum(link.added.get(value, 0) for value in touched.late)
-    each = 1.0 if one.id in found.relation.linear else writer.rows_a_group
-    if each is None:
+    rows_per_key = 1.0 if occurrence.id in influence.relation.linear else writer.rows_a_group
+    if rows_per_key is None:
         return False
     live = contents.source or {}
     most = sum(live[value].rows for value in touched.late if value in live)
-    there = contents.target or {}
-    looked_through = most + sum(there[value].rows for value in touched.late if value in there)
-    expected = min(rows * max(each, 1), most or rows * each)
+    in_target = contents.target or {}
+    looked_through = most + sum(in_target[value].rows for value in touched.late if value in in_target)
+    expected = min(rows * max(rows_per_key, 1), most or rows * rows_per_key)
     return expected <= min(max(FEW_FOUND, looked_through / LOOKED_THROUGH), MOST_FOUND)

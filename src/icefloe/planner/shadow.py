@@ -18,7 +18,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from icefloe.planner import functions
-from icefloe.planner.comparison import Part
+from icefloe.planner.comparison import RowSubset
 from icefloe.planner.errors import NotRepeatableError
 from icefloe.planner.plan import Plan
 from icefloe.planner.query import Query
@@ -37,7 +37,7 @@ _CHOOSING = frozenset(_CHOOSING_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ShadowFacts:
     """What metadata tells about the branch, for a sample to be drawn."""
 
     seed: int = 0
@@ -59,12 +59,12 @@ def seed_of(mark: str) -> int:
 
 def refuse_unrepeatable(query: Query, where: str) -> None:
     """A SELECT that gives something else at each run cannot be compared with itself."""
-    found = next((str(one) for one in functions.doubts(query.tree) if one.known_volatile), None)
-    if found is None and query.tree.find(exp.TableSample) is not None:
-        found = "TABLESAMPLE takes other rows at each run"
-    if found is not None:
+    reason = next((str(doubt) for doubt in functions.doubts(query.tree) if doubt.known_volatile), None)
+    if reason is None and query.tree.find(exp.TableSample) is not None:
+        reason = "TABLESAMPLE takes other rows at each run"
+    if reason is not None:
         raise NotRepeatableError(
-            f"shadow mode compares the SELECT with itself, and {found}",
+            f"shadow mode compares the SELECT with itself, and {reason}",
             where=where,
             hint="take it out of the SELECT (a load time can be a parameter: '${RUN_TS}'), or say shadow: off",
         )
@@ -73,20 +73,20 @@ def refuse_unrepeatable(query: Query, where: str) -> None:
 def suspects(query: Query) -> list[str]:
     """What may choose otherwise among equally good rows, or is not known: told beside a mismatch, which may come of it."""
     names = [name for name in functions.called(query.tree) if name in _CHOOSING]
-    names += [one.name for one in functions.doubts(query.tree) if not one.known_volatile]
+    names += [doubt.name for doubt in functions.doubts(query.tree) if not doubt.known_volatile]
     if query.tree.find(exp.Limit) is not None:
         names.append("limit")
     return list(dict.fromkeys(names))
 
 
-def parts(plan: Plan, mode: Mode, known: Known) -> tuple[Part, ...]:
+def parts(plan: Plan, mode: Mode, known: ShadowFacts) -> tuple[RowSubset, ...]:
     """What is compared, each part by itself. Empty: nothing can be."""
     if mode == "off":
         return ()
     if plan.uncaptured and plan.pattern != "full":
         return (*_recomputed(plan, mode, known), *_written_anew(plan, mode, known))
     if mode == "full":
-        return (Part("everything"),)
+        return (RowSubset("everything"),)
     return (*_sample(plan, known), *_written_anew(plan, mode, known))
 
 
@@ -117,32 +117,32 @@ def describe(plan: Plan, mode: Mode) -> str | None:
     return f"shadow: sample: before it is published, it is compared in {units}, at most about {SAMPLE_ROWS:,} rows of each{more}"
 
 
-def _sample(plan: Plan, known: Known) -> list[Part]:
+def _sample(plan: Plan, known: ShadowFacts) -> list[RowSubset]:
     by = _hashed_by(plan, known)
     if plan.partitions is None:
-        everywhere = _thinned(Part("rows"), by, known.rows, known.seed)
+        everywhere = _thinned(RowSubset("rows"), by, known.rows, known.seed)
         if plan.changed_keys is None or everywhere.every == 1:
             return [everywhere]
         return [_changed(plan, known, None), everywhere]
     touched = plan.partitions
     kinds = {"new": touched.new, "late": touched.late, "overwritten": touched.overwritten}
     chosen = {kind: _chosen(values, known.seed) for kind, values in kinds.items() if values}
-    found = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
+    sample = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
     # An append adds changed keys to every partition that it touches, other patterns look for them in late ones alone.
     by_key = chosen.get("late", ()) + (chosen.get("new", ()) if plan.pattern == "append" else ())
-    if by_key and plan.changed_keys is not None and found[0].every > 1:
+    if by_key and plan.changed_keys is not None and sample[0].every > 1:
         # Of large partitions, few rows may have changed: the hash alone would hardly meet them.
-        found.append(_changed(plan, known, by_key))
+        sample.append(_changed(plan, known, by_key))
     if known.sizes is None:
-        return [*found, _thinned(Part("rows of any partition"), by, known.rows, known.seed)]
+        return [*sample, _thinned(RowSubset("rows of any partition"), by, known.rows, known.seed)]
     others = [value for value in known.sizes if not any(value in values for values in kinds.values())]
     if others:
         untouched = {"untouched": tuple(others)}
-        found.append(_partitions(plan, known, {"untouched": _chosen(others, known.seed)}, untouched, by))
-    return found
+        sample.append(_partitions(plan, known, {"untouched": _chosen(others, known.seed)}, untouched, by))
+    return sample
 
 
-def _recomputed(plan: Plan, mode: Mode, known: Known) -> list[Part]:
+def _recomputed(plan: Plan, mode: Mode, known: ShadowFacts) -> list[RowSubset]:
     """Only what the plan deleted and wrote anew."""
     if plan.pattern in ("append", "none", "range"):
         return []
@@ -153,63 +153,65 @@ def _recomputed(plan: Plan, mode: Mode, known: Known) -> list[Part]:
     kinds = {kind: values for kind, values in kinds.items() if values}
     chosen = kinds if mode == "full" else {kind: _chosen(values, known.seed) for kind, values in kinds.items()}
     by = () if mode == "full" else _hashed_by(plan, known)
-    found = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
+    recomputed = [_partitions(plan, known, chosen, kinds, by)] if chosen else []
     if touched.late:
         late = touched.late if mode == "full" else _chosen(touched.late, known.seed)
-        found.append(_changed(plan, known, late, whole=mode == "full"))
-    return found
+        recomputed.append(_changed(plan, known, late, whole=mode == "full"))
+    return recomputed
 
 
-def _written_anew(plan: Plan, mode: Mode, known: Known) -> list[Part]:
+def _written_anew(plan: Plan, mode: Mode, known: ShadowFacts) -> list[RowSubset]:
     """The range, if one was written. The whole branch is the most that can lie in it."""
     if plan.span is None:
         return []
-    part = Part(f"the range {plan.span}", span=plan.span)
+    part = RowSubset(f"the range {plan.span}", span=plan.span)
     return [part if mode == "full" else _thinned(part, _hashed_by(plan, known), known.rows, known.seed)]
 
 
 def _partitions(
     plan: Plan,
-    known: Known,
+    known: ShadowFacts,
     chosen: Mapping[str, tuple[Any, ...]],
     all_of: Mapping[str, tuple[Any, ...]],
     by: tuple[str, ...],
-) -> Part:
+) -> RowSubset:
     assert plan.partitions is not None
     values = tuple(value for some in chosen.values() for value in some)
-    told = "; ".join(
-        f"{len(some)} of {len(all_of[kind])} {kind}: {', '.join('NULL' if one is None else str(one) for one in some[:10])}"
+    description = "; ".join(
+        f"{len(some)} of {len(all_of[kind])} {kind}: {', '.join('NULL' if value is None else str(value) for value in some[:10])}"
         for kind, some in chosen.items()
     )
-    part = Part(f"partitions of {plan.partitions.column} ({told})", plan.partitions.column, known.kind, values)
+    part = RowSubset(
+        f"partitions of {plan.partitions.column} ({description})", plan.partitions.column, known.kind, values
+    )
     rows = sum((known.sizes or {}).get(value, 0) for value in values)
     return _thinned(part, by, rows, known.seed)
 
 
-def _changed(plan: Plan, known: Known, values: tuple[Any, ...] | None, *, whole: bool = False) -> Part:
+def _changed(plan: Plan, known: ShadowFacts, values: tuple[Any, ...] | None, *, whole: bool = False) -> RowSubset:
     assert plan.changed_keys is not None
-    what = f"changed {', '.join(plan.changed_keys.columns)}"
+    title = f"changed {', '.join(plan.changed_keys.columns)}"
     if values is None or plan.partitions is None:
-        part = Part(what, keys=plan.changed_keys)
+        part = RowSubset(title, keys=plan.changed_keys)
     else:
         where = f"in {len(values)} partition{'s' if len(values) != 1 else ''}"
-        part = Part(f"{what} {where}", plan.partitions.column, known.kind, values, plan.changed_keys)
+        part = RowSubset(f"{title} {where}", plan.partitions.column, known.kind, values, plan.changed_keys)
     return part if whole else _thinned(part, _hashed_by(plan, known), known.changed_rows, known.seed)
 
 
-def _hashed_by(plan: Plan, known: Known) -> tuple[str, ...]:
+def _hashed_by(plan: Plan, known: ShadowFacts) -> tuple[str, ...]:
     keys = plan.changed_keys.columns if plan.changed_keys is not None else plan.keys
     return tuple(name for name in keys if name in known.hashable) or known.hashable
 
 
-def _thinned(part: Part, by: tuple[str, ...], rows: int, seed: int) -> Part:
+def _thinned(part: RowSubset, by: tuple[str, ...], rows: int, seed: int) -> RowSubset:
     every = -(-rows // SAMPLE_ROWS)
     if every <= 1 or not by:
         return part
-    what = f"{part.what}, one in {every} by a hash of {', '.join(by)}"
-    return replace(part, what=what, by=by, every=every, remainder=seed % every)
+    title = f"{part.what}, one in {every} by a hash of {', '.join(by)}"
+    return replace(part, what=title, by=by, every=every, remainder=seed % every)
 
 
 def _chosen(values: Sequence[Any], seed: int) -> tuple[Any, ...]:
     """Some of them: the same for the same seed, whatever their order."""
-    return tuple(sorted(values, key=lambda one: sha256(f"{seed} {one!r}".encode()).digest())[:SAMPLE_PARTITIONS])
+    return tuple(sorted(values, key=lambda value: sha256(f"{seed} {value!r}".encode()).digest())[:SAMPLE_PARTITIONS])

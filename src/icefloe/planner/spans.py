@@ -68,47 +68,51 @@ class Span:
         return f"{self.column} {low}..{high}{' (excluded)' if self.below else ''}"
 
 
-def column_of(asked: WriteRange, columns: Sequence[Column], where: str) -> Column:
+def column_of(write_range: WriteRange, columns: Sequence[Column], where: str) -> Column:
     """The column of the result that a range is over. Raises :class:`RangeError`."""
     by_name = {column.name.lower(): column for column in columns}
-    named = asked.column or ""
-    found = by_name.get(named.lower())
-    if found is None:
+    named = write_range.column or ""
+    column = by_name.get(named.lower())
+    if column is None:
         near = get_close_matches(named.lower(), by_name, n=1)
         raise RangeError(
-            f"the range {asked.text!r} names {named!r}, which the SELECT does not give",
+            f"the range {write_range.text!r} names {named!r}, which the SELECT does not give",
             where=where,
             hint=f"did you mean {by_name[near[0]].name!r}?"
             if near
-            else f"it gives: {', '.join(one.name for one in columns)}",
+            else f"it gives: {', '.join(column.name for column in columns)}",
         )
-    supported = found.type in (*_WHOLE_NUMBERS, *_EXAMPLES, "string") or found.type.startswith("decimal")
+    supported = column.type in (*_WHOLE_NUMBERS, *_EXAMPLES, "string") or column.type.startswith("decimal")
     if not supported:
-        kind = found.type or "of a type that only the run will know"
+        kind = column.type or "of a type that only the run will know"
         raise RangeError(
-            f"{found.name} is {kind}, and a range is over whole numbers, decimals, texts, dates or times",
+            f"{column.name} is {kind}, and a range is over whole numbers, decimals, texts, dates or times",
             where=where,
             hint="choose another column of the result, or all",
         )
-    return found
+    return column
 
 
-def between(asked: WriteRange, column: Column, where: str) -> Span:
+def between(write_range: WriteRange, column: Column, where: str) -> Span:
     """``FROM..TO`` with values of the column's type. Raises :class:`RangeError`."""
-    low = _read(asked.first, column, where)
-    high = _read(asked.last, column, where)
+    low = _read(write_range.first, column, where)
+    high = _read(write_range.last, column, where)
     below = False
-    if asked.last is not None and column.type.startswith("timestamp") and _DAY_ALONE.fullmatch(asked.last.strip()):
+    if (
+        write_range.last is not None
+        and column.type.startswith("timestamp")
+        and _DAY_ALONE.fullmatch(write_range.last.strip())
+    ):
         # A day as an end is the whole day.
         try:
             high, below = high + timedelta(days=1), True
         except OverflowError:
-            raise _unreadable(asked.last, column, where) from None
+            raise _unreadable(write_range.last, column, where) from None
     if low is not None and high is not None and (low > high or (below and low == high)):
         raise RangeError(
-            f"the range {asked.text!r} ends before it begins",
+            f"the range {write_range.text!r} ends before it begins",
             where=where,
-            hint=f"{column.name} {asked.last}..{asked.first}",
+            hint=f"{column.name} {write_range.last}..{write_range.first}",
         )
     return Span(column.name, column.type, low, high, below)
 
@@ -148,28 +152,28 @@ def _value(text: str, kind: str) -> Any:
 
 
 def _decimal(text: str, kind: str) -> Decimal:
-    found = Decimal(text)
-    digits = found.as_tuple()
+    number = Decimal(text)
+    digits = number.as_tuple()
     scale, precision = decimal_scale(kind), decimal_precision(kind)
     # Cast to its type it would be rounded, and the range another one.
     if (
         not isinstance(digits.exponent, int)
         or -digits.exponent > scale
-        or (found and found.adjusted() >= precision - scale)
+        or (number and number.adjusted() >= precision - scale)
     ):
         raise ValueError(text)
-    return found
+    return number
 
 
 def _moment(text: str, *, zoned: bool) -> datetime:
     if re.search(r"[.,]\d{7}", text):
         raise ValueError(text)  # Python would cut it off
-    found = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text)
     if not zoned:
-        if found.tzinfo is not None:
+        if moment.tzinfo is not None:
             raise ValueError(text)
-        return found
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+        return moment
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _unreadable(text: str, column: Column, where: str) -> RangeError:

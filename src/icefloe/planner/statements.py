@@ -20,10 +20,10 @@ import sqlglot
 from sqlglot import exp
 
 from icefloe.lake.predicates import days_filter, literal
-from icefloe.planner.analysis import Analysis, Link
+from icefloe.planner.analysis import Analysis, PartitionLink
 from icefloe.planner.influence import Occurrence
 from icefloe.planner.inputs import PartitionKey, SourceState, TargetState
-from icefloe.planner.plan import FOUND_ROWS, ChangedKeys, Partitions, Statement
+from icefloe.planner.plan import FOUND_ROWS, ChangedKeys, Partitions, PlannedStatement
 from icefloe.planner.spans import Span
 
 _MOST_BROADCAST_ROWS = 20_000_000
@@ -62,14 +62,14 @@ class KeyColumn:
 
 
 @dataclass(frozen=True)
-class Writer:
+class StatementWriter:
     """Writes the statements for one analysis and one target."""
 
     analysis: Analysis
     target: TargetState
     columns: tuple[str, ...]
     keys: tuple[KeyColumn, ...] = ()
-    link: Link | None = None
+    link: PartitionLink | None = None
     clustered: tuple[str, ...] = ()
     """Columns of the result: the changed table's rows are sent to where these are equal before anything is computed of them."""
     gathered_by: str | None = None
@@ -80,26 +80,28 @@ class Writer:
     """Of the changed table, on average; ``None``: not known."""
     new_in_one_task: bool = False
     """What goes to a new partition beside other work is computed without a shuffle, by one task."""
-    found: bool = False
-    """The rows with changed keys are found already, and those of the target deleted (:class:`icefloe.planner.plan.Search`)."""
+    searched: bool = False
+    """The rows with changed keys are found already, and those of the target deleted (:class:`icefloe.planner.plan.KeySearch`)."""
 
     # -- whole statements --------------------------------------------------------------------------------------------------
 
-    def full(self, *, delete: bool) -> tuple[Statement, ...]:
+    def full(self, *, delete: bool) -> tuple[PlannedStatement, ...]:
         everything = self._append([self._rows(self._at_to(), None, gathered=True)])
         if not delete:
             return (everything,)
-        return (Statement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
+        return (PlannedStatement("delete all", f"DELETE FROM {self.target.branch_name} WHERE TRUE"), everything)
 
-    def span(self, span: Span, *, delete: bool) -> tuple[Statement, ...]:
+    def span(self, span: Span, *, delete: bool) -> tuple[PlannedStatement, ...]:
         """What lies in a range of the result, anew. It rests on nothing but the SELECT, whatever that does."""
         column = quote(span.column)
         rows = self._append([self._rows(self._at_to(), span.condition(f"q.{column}"), gathered=True)])
         if not delete:
             return (rows,)
-        return Statement("delete range", f"DELETE FROM {self.target.branch_name} WHERE {span.condition(column)}"), rows
+        return PlannedStatement(
+            "delete range", f"DELETE FROM {self.target.branch_name} WHERE {span.condition(column)}"
+        ), rows
 
-    def append(self, touched: Partitions | None) -> tuple[Statement, ...]:
+    def append(self, touched: Partitions | None) -> tuple[PlannedStatement, ...]:
         """The SELECT over what is new. A few rows for partitions that may be there already go through few tasks, since each of
         them writes a file to each of these."""
         single = self.analysis.single
@@ -118,31 +120,36 @@ class Writer:
 
     def _new_rows(self) -> dict[int, str]:
         """Changed tables by their change tables. A branch of a UNION ALL in which nothing is new gives nothing."""
-        found = self.analysis.influence
-        assert found is not None
-        changed = frozenset(one.id for one in self.analysis.changed)
+        influence = self.analysis.influence
+        assert influence is not None
+        changed = frozenset(occurrence.id for occurrence in self.analysis.changed)
         silent = {
-            one for whole, branch in found.relation.unions if whole & changed and not branch & changed for one in branch
+            occurrence_id
+            for whole, branch in influence.relation.unions
+            if whole & changed and not branch & changed
+            for occurrence_id in branch
         }
         relations: dict[int, str] = {}
-        for one in found.occurrences:
-            state = self.analysis.state(one)
-            if one.id in changed:
-                relations[one.table.start] = self._change_table(state)
-            elif one.id in silent:
-                relations[one.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
+        for occurrence in influence.occurrences:
+            state = self.analysis.state(occurrence)
+            if occurrence.id in changed:
+                relations[occurrence.table.start] = self._change_table(state)
+            elif occurrence.id in silent:
+                relations[occurrence.table.start] = f"(SELECT * FROM {self._read(state)} WHERE FALSE)"
             elif state.captured:
-                relations[one.table.start] = state.at_to
+                relations[occurrence.table.start] = state.at_to
         return relations
 
-    def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[Statement, ...]:
+    def restricted(self, touched: Partitions | None, *, new_from_changes: bool) -> tuple[PlannedStatement, ...]:
         """Delete what changed from the target, then append it as it is now. What goes to new partitions has nothing to wait for."""
         out = []
         if touched is not None and touched.overwritten:
             condition = self._among(quote(touched.column), touched.overwritten)
-            out.append(Statement("delete partitions", f"DELETE FROM {self.target.branch_name} WHERE {condition}"))
+            out.append(
+                PlannedStatement("delete partitions", f"DELETE FROM {self.target.branch_name} WHERE {condition}")
+            )
         by_key = touched is None or bool(touched.late)
-        if by_key and not self.found:
+        if by_key and not self.searched:
             out.append(self._delete_keys(touched))
         single = self.analysis.single
         if single is None:
@@ -155,11 +162,11 @@ class Writer:
         fresh = self._append(self._selected(single, new, False, new_from_changes))
         return (*out, self._ahead(late, single, old), replace(fresh, beside=True))
 
-    def _ahead(self, late: Statement, one: Occurrence, touched: Partitions | None) -> Statement:
+    def _ahead(self, late: PlannedStatement, occurrence: Occurrence, touched: Partitions | None) -> PlannedStatement:
         """The rows of a few changed keys are computed while these are deleted: whole partitions would be too much to keep."""
         if touched is not None and (touched.new or touched.overwritten):
             return late
-        if self.found or not self._few(one, touched):
+        if self.searched or not self._few(occurrence, touched):
             return late
         return replace(late, rows=late.sql.partition("\n")[2])
 
@@ -189,9 +196,11 @@ class Writer:
             return part.condition(column)
         return self._among(column, (*part.new, *part.late, *part.overwritten))
 
-    def _append(self, rows: Sequence[str]) -> Statement:
+    def _append(self, rows: Sequence[str]) -> PlannedStatement:
         named = f" ({', '.join(quote(column) for column in self.columns)})" if self.columns else ""
-        return Statement("append", f"INSERT INTO {self.target.branch_name}{named}\n" + "\nUNION ALL\n".join(rows))
+        return PlannedStatement(
+            "append", f"INSERT INTO {self.target.branch_name}{named}\n" + "\nUNION ALL\n".join(rows)
+        )
 
     def _rows(self, relations: dict[int, str], condition: str | None, *, gathered: bool = False, hint: str = "") -> str:
         named = ", ".join(f"q.{quote(column)}" for column in self.columns) or "q.*"
@@ -201,7 +210,7 @@ class Writer:
             hint = f"REBALANCE({quote(self.gathered_by)})"
         return f"SELECT {f'/*+ {hint} */ ' if hint else ''}{named} FROM (\n{text}\n) AS q{where}"
 
-    def _delete_keys(self, touched: Partitions | None) -> Statement:
+    def _delete_keys(self, touched: Partitions | None) -> PlannedStatement:
         within = f"{self._among('t.' + quote(touched.column), touched.late)} AND " if touched is not None else ""
         keys = self._changed_keys(touched)
         same = " AND ".join(key.same("t", "k") for key in self.keys)
@@ -209,20 +218,20 @@ class Writer:
             f"DELETE FROM {self.target.branch_name} AS t\n"
             f"WHERE {within}EXISTS (SELECT {self._hint()}1 FROM (\n{keys}\n) AS k WHERE {same})"
         )
-        return Statement("delete keys", sql)
+        return PlannedStatement("delete keys", sql)
 
     def _changed_keys(self, touched: Partitions | None) -> str:
         """The keys of all changed rows, each once. With deletes and overwrites: of all rows of the changed partitions."""
         parts, few = [], True
-        for one in self.analysis.changed:
-            state = self.analysis.state(one)
+        for occurrence in self.analysis.changed:
+            state = self.analysis.state(occurrence)
             values = ", ".join(
-                f"{self.analysis.key_maps[key.name.lower()][one.id]} AS {quote(key.name)}" for key in self.keys
+                f"{self.analysis.key_maps[key.name.lower()][occurrence.id]} AS {quote(key.name)}" for key in self.keys
             )
             late = ""
             if touched is not None and self.link is not None:
-                late = within(self.link.sources[one.id], touched.late)
-            few = few and self._few(one, touched)
+                late = within(self.link.sources[occurrence.id], touched.late)
+            few = few and self._few(occurrence, touched)
             if state.append_only:
                 sides = [(self._change_table(state), late)]
             else:
@@ -242,18 +251,20 @@ class Writer:
             return parts[0].replace("SELECT ", "SELECT DISTINCT ", 1)
         return "\nUNION\n".join(parts)
 
-    def _selected(self, one: Occurrence, touched: Partitions | None, by_key: bool, new_from_changes: bool) -> list[str]:
+    def _selected(
+        self, occurrence: Occurrence, touched: Partitions | None, by_key: bool, new_from_changes: bool
+    ) -> list[str]:
         """The SELECT over the rows of the one changed table that matter: those with changed keys, and whole partitions."""
-        state = self.analysis.state(one)
+        state = self.analysis.state(occurrence)
         rows, parts = [], []
         if by_key:
-            some = f"SELECT * FROM {FOUND_ROWS}" if self.found else self._with_changed_keys(one, touched)
+            some = f"SELECT * FROM {FOUND_ROWS}" if self.searched else self._with_changed_keys(occurrence, touched)
             if self._apart():
-                rows.append(self._late(one, some, touched))
+                rows.append(self._late(occurrence, some, touched))
             else:
                 parts.append(some)
         if touched is not None and self.link is not None:
-            key = self.link.sources[one.id]
+            key = self.link.sources[occurrence.id]
             whole = touched.overwritten if new_from_changes else (*touched.overwritten, *touched.new)
             if whole:
                 parts.append(f"SELECT * FROM {state.at_to} WHERE {within(key, whole)}")
@@ -266,34 +277,34 @@ class Writer:
         if parts:
             some = "(\n" + "\nUNION ALL\n".join(parts) + "\n)"
             alone = self.new_in_one_task and not by_key and touched is not None and not touched.overwritten
-            sent = f"(SELECT /*+ COALESCE(1) */ * FROM {some})" if alone else self._sent(one, some)
-            rows.append(self._rows(self._in_place_of(one, sent), None))
+            sent = f"(SELECT /*+ COALESCE(1) */ * FROM {some})" if alone else self._sent(occurrence, some)
+            rows.append(self._rows(self._in_place_of(occurrence, sent), None))
         return rows
 
-    def _with_changed_keys(self, one: Occurrence, touched: Partitions | None) -> str:
+    def _with_changed_keys(self, occurrence: Occurrence, touched: Partitions | None) -> str:
         late = ""
         if touched is not None and self.link is not None:
-            late = f"{within(self.link.sources[one.id], touched.late, 's.')} AND "
-        same = " AND ".join(self._same_as_source(key, one) for key in self.keys)
+            late = f"{within(self.link.sources[occurrence.id], touched.late, 's.')} AND "
+        same = " AND ".join(self._same_as_source(key, occurrence) for key in self.keys)
         return (
-            f"SELECT s.* FROM {self.analysis.state(one).at_to} AS s WHERE {late}"
+            f"SELECT s.* FROM {self.analysis.state(occurrence).at_to} AS s WHERE {late}"
             f"EXISTS (SELECT {self._hint()}1 FROM (\n{self._changed_keys(touched)}\n) AS k WHERE {same})"
         )
 
-    def _late(self, one: Occurrence, some: str, touched: Partitions | None) -> str:
+    def _late(self, occurrence: Occurrence, some: str, touched: Partitions | None) -> str:
         """The SELECT over the rows with changed keys, gathered by partition: before it is run where that is the last shuffle then, unless
         so many come along with the changed ones that grouping them first leaves far less to shuffle."""
         most = int(FEW_ROWS / max(self.rows_a_group, 1)) if self.rows_a_group is not None else 0
-        if self.grouped_by_partition and self.link is not None and self._few(one, touched, most):
-            partition = self.link.sources[one.id]
+        if self.grouped_by_partition and self.link is not None and self._few(occurrence, touched, most):
+            partition = self.link.sources[occurrence.id]
             if partition.transform == "identity":
                 some = f"SELECT /*+ REPARTITION({quote(partition.column)}) */ * FROM (\n{some}\n)"
-                return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None)
-        return self._rows(self._in_place_of(one, f"(\n{some}\n)"), None, gathered=True)
+                return self._rows(self._in_place_of(occurrence, f"(\n{some}\n)"), None)
+        return self._rows(self._in_place_of(occurrence, f"(\n{some}\n)"), None, gathered=True)
 
-    def _few(self, one: Occurrence, touched: Partitions | None, most: int | None = None) -> bool:
+    def _few(self, occurrence: Occurrence, touched: Partitions | None, most: int | None = None) -> bool:
         """Few rows changed, in the late partitions where these are known. Where rows went, nobody knows how many keys those had."""
-        state = self.analysis.state(one)
+        state = self.analysis.state(occurrence)
         rows = state.added.rows
         if touched is not None and self.link is not None:
             rows = sum(self.link.added.get(value, 0) for value in touched.late)
@@ -303,19 +314,19 @@ class Writer:
         """Late partitions get a reading of the SELECT of their own, where that reads no other table twice."""
         return self.gathered_by is not None and len(self.analysis.query.tables) == 1
 
-    def _in_place_of(self, one: Occurrence, rows: str) -> dict[int, str]:
-        return {**self._at_to(), one.table.start: rows}
+    def _in_place_of(self, occurrence: Occurrence, rows: str) -> dict[int, str]:
+        return {**self._at_to(), occurrence.table.start: rows}
 
-    def _sent(self, one: Occurrence, rows: str) -> str:
-        columns = {quote(column.name) for column in self.analysis.state(one).columns}
-        maps = [self.analysis.key_maps.get(name.lower(), {}).get(one.id, "") for name in self.clustered]
+    def _sent(self, occurrence: Occurrence, rows: str) -> str:
+        columns = {quote(column.name) for column in self.analysis.state(occurrence).columns}
+        maps = [self.analysis.key_maps.get(name.lower(), {}).get(occurrence.id, "") for name in self.clustered]
         if not maps or not all(text in columns for text in maps):
             return rows
         return f"(SELECT /*+ REPARTITION({', '.join(maps)}) */ * FROM {rows})"
 
-    def _same_as_source(self, key: KeyColumn, one: Occurrence) -> str:
+    def _same_as_source(self, key: KeyColumn, occurrence: Occurrence) -> str:
         """A key of the change table against the same expression over a row of the source."""
-        tree = sqlglot.parse_one(self.analysis.key_maps[key.name.lower()][one.id], dialect="spark")
+        tree = sqlglot.parse_one(self.analysis.key_maps[key.name.lower()][occurrence.id], dialect="spark")
         for column in list(tree.find_all(exp.Column)):
             column.set("table", exp.to_identifier("s"))
         left, right = tree.sql(dialect="spark"), f"k.{quote(key.name)}"
@@ -341,8 +352,8 @@ class Writer:
                 rows.append(self._rows(at_to, self._among(column, whole)))
             if new_from_changes and touched.new:
                 fresh = dict(at_to)
-                for one in self.analysis.changed:
-                    fresh[one.table.start] = self._change_table(self.analysis.state(one))
+                for occurrence in self.analysis.changed:
+                    fresh[occurrence.table.start] = self._change_table(self.analysis.state(occurrence))
                 rows.append(self._rows(fresh, self._among(column, touched.new)))
         return rows
 
@@ -362,7 +373,7 @@ class Writer:
         return state.change_table
 
     def _hint(self) -> str:
-        rows = sum(self.analysis.state(one).added.rows for one in self.analysis.changed)
+        rows = sum(self.analysis.state(occurrence).added.rows for occurrence in self.analysis.changed)
         # A derived table has no statistics: without the hint this becomes a sort-merge join over the whole target.
         return "/*+ BROADCAST(k) */ " if rows <= _MOST_BROADCAST_ROWS else ""
 

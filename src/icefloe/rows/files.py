@@ -9,7 +9,7 @@ from typing import Any
 from icefloe.lake import storage
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.content import manifests_of
-from icefloe.lake.manifests import DATA, Manifest, ManifestFile, Status
+from icefloe.lake.manifests import DATA, EntryStatus, Manifest, ManifestFile
 from icefloe.lake.partition_sizes import Position, may_hold, position_of
 from icefloe.lake.schema import Field
 from icefloe.lake.values import UndecodableError, from_avro
@@ -48,20 +48,20 @@ def live_files(table: LoadedTable, snapshot_id: int, column: str, values: Collec
     if snapshot is None:
         raise NotPlainError(f"snapshot {snapshot_id} of {table.name} is gone")
     wanted = set(values)
-    found: dict[str, LiveFile] = {}
+    live: dict[str, LiveFile] = {}
     vectors: dict[str, Vector] = {}
     for manifest in manifests_of(table, snapshot):
         if not manifest.may_have_live:
             continue
         if manifest.content == DATA:
             spec = table.metadata.specs[manifest.spec_id]
-            identity = frozenset(one.source_id for one in spec.fields if one.transform == "identity")
+            identity = frozenset(field.source_id for field in spec.fields if field.transform == "identity")
             for data_file, value in _entries(table, manifest, field, wanted, _DATA_FIELDS):
                 if str(data_file["file_format"]).lower() != "parquet":
                     raise NotPlainError(f"{table.name} has files of the format {data_file['file_format']}")
                 path, rows, place = data_file["file_path"], data_file["record_count"], data_file["partition"]
-                one = LiveFile(path, rows, value, place, manifest, identity)
-                found[one.key] = one
+                file = LiveFile(path, rows, value, place, manifest, identity)
+                live[file.key] = file
         else:
             for data_file, _ in _entries(table, manifest, field, wanted, _DELETE_FIELDS):
                 deleted_from, offset = data_file.get("referenced_data_file"), data_file.get("content_offset")
@@ -70,7 +70,7 @@ def live_files(table: LoadedTable, snapshot_id: int, column: str, values: Collec
                 vectors[storage.normal(deleted_from)] = Vector(
                     data_file["file_path"], offset, data_file["content_size_in_bytes"]
                 )
-    return [replace(one, vector=vectors.get(key)) for key, one in found.items()]
+    return [replace(file, vector=vectors.get(key)) for key, file in live.items()]
 
 
 def _entries(
@@ -82,7 +82,7 @@ def _entries(
     if not may_hold(manifest, position, wanted):
         return
     for entry in Manifest.open(table.read, manifest).scan(fields):
-        if entry["status"] == Status.DELETED:
+        if entry["status"] == EntryStatus.DELETED:
             continue
         value = _value(entry["data_file"], position, table)
         if value in wanted:

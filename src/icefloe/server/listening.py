@@ -22,6 +22,7 @@ from icefloe.config import Config, ServerSettings
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.server.access import token_of
 from icefloe.server.application import make_application
+from icefloe.server.changes import ChangeFeed
 from icefloe.service.client import Client
 from icefloe.service.metrics import Metrics
 from icefloe.service.serving import Service
@@ -56,6 +57,7 @@ class Listener:
         self.pages = settings.url or f"{scheme}://{_name_for_people(host)}:{port}"
         """Where people open the pages."""
         application = make_application(client, token, listens_on=host, service=service)
+        self._changes: ChangeFeed = application.state.changes
         self._metrics: Metrics = application.state.metrics
         config = uvicorn.Config(
             application,
@@ -92,8 +94,9 @@ class Listener:
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes no more requests; those it has are answered."""
+        """Takes no more requests; those it has are answered, and streams end."""
         self._server.should_exit = True
+        self._changes.end_streams()
 
     def close(self) -> None:
         """Stop, and wait until it has ended."""
@@ -101,6 +104,7 @@ class Listener:
         if self._thread is not None:
             self._thread.join()
             self._take_address_back()
+        self._changes.close()
         self._socket.close()
 
     def _leave_address(self) -> None:
@@ -108,7 +112,8 @@ class Listener:
         file = self._config.address_file
         draft = file.with_name(f"{file.name}.{os.getpid()}")
         with suppressed.errors("server.address_file", OSError, where=str(file)):
-            draft.write_text(json.dumps({"address": self.pages, "pid": os.getpid()}), encoding="utf-8")
+            left = {"address": self.pages, "pid": os.getpid(), "host": socket.gethostname()}
+            draft.write_text(json.dumps(left), encoding="utf-8")
             draft.replace(file)
 
     def _take_address_back(self) -> None:

@@ -214,6 +214,18 @@ class Access:
             return None
         return Actor(record.actor, Role(record.role), record.digest, record.token_id)
 
+    def is_valid(self, actor: Actor) -> bool:
+        """Whether what let somebody in would still do so."""
+        now = self._clock()
+        with self._database.read() as connection:
+            if actor.session is not None:
+                session = access.session(connection, actor.session)
+                return session is not None and session.expires_at > now
+            if actor.token_id is not None:
+                token = access.token_by_id(connection, actor.token_id)
+                return token is not None and token.valid(now)
+        return True
+
     def close_session(self, actor: Actor) -> None:
         if actor.session is not None:
             with self._database.write() as connection:

@@ -15,6 +15,7 @@ from icefloe import config as configuration
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Refused
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.worker import Worker
 from icefloe.service.runs import Runs
 from icefloe.service.state import open_database
@@ -24,20 +25,28 @@ from icefloe.store import workers
 from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
+    from icefloe.lake.arrivals import ArrivalReader
+    from icefloe.service.consumer_lags import ConsumerLags
     from icefloe.service.consumers import Consumers
+    from icefloe.service.definition_tables import DefinitionTables
     from icefloe.service.previews import Consumer
+    from icefloe.service.run_history import RunHistory
+    from icefloe.service.saved_so_far import SavedSoFar
+    from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
+    from icefloe.service.workflow_overview import WorkflowOverviews
 
 
 class Client:
-    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself.
+    """A project: its workflows, runs and consumers. Opens nothing but the state database, and starts nothing by itself. ``launchers`` are
+    another's, who closes them.
 
     with Client() as icefloe:
         run = icefloe.runs.start("playback.agg", {"DAY": 20260101})
         icefloe.work(run.run_id)
     """
 
-    def __init__(self, config: Config | Path | None = None) -> None:
+    def __init__(self, config: Config | Path | None = None, *, launchers: Launchers | None = None) -> None:
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
@@ -45,6 +54,8 @@ class Client:
             self.database, self.conductor.definitions, catalog=self.config.catalog.name, config=self.config
         )
         self.runs = Runs(self.config, self.database, self.conductor)
+        self._launchers = launchers or Launchers(self.config)
+        self._owns_launchers = launchers is None
 
     def __enter__(self) -> Client:
         return self
@@ -55,6 +66,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        if self._owns_launchers:
+            self._launchers.close()
         self.database.close()
 
     @cached_property
@@ -65,12 +78,62 @@ class Client:
         return Triggers(self.config, self.database)
 
     @cached_property
+    def history(self) -> RunHistory:
+        """Runs of the past: pages of them, and how their steps ended."""
+        from icefloe.service.run_history import RunHistory
+
+        return RunHistory(self.database)
+
+    @cached_property
+    def overviews(self) -> WorkflowOverviews:
+        """All workflows at a glance."""
+        from icefloe.service.workflow_overview import WorkflowOverviews
+
+        return WorkflowOverviews(self.config, self.database)
+
+    @cached_property
+    def saved(self) -> SavedSoFar:
+        """What was saved so far, in all."""
+        from icefloe.service.saved_so_far import SavedSoFar
+
+        return SavedSoFar(self.database)
+
+    @cached_property
+    def lags(self) -> ConsumerLags:
+        """How far consumers are behind, as of some seconds ago."""
+        from icefloe.service.consumer_lags import ConsumerLags
+
+        return ConsumerLags(self.database, lambda: self.consumers)
+
+    @cached_property
     def consumers(self) -> Consumers:
         """Opens the catalog when it is first asked for."""
         from icefloe.lake import Lake  # PyIceberg takes a second to import
         from icefloe.service.consumers import Consumers
 
         return Consumers(self.database, Lake.open(self.config), self.conductor)
+
+    @cached_property
+    def table_metadata(self) -> TableMetadataCache:
+        """What pages show of many tables, read in parallel and kept for some seconds."""
+        from icefloe.lake import Lake
+        from icefloe.service.table_metadata import TableMetadataCache
+
+        return TableMetadataCache(lambda: Lake.open(self.config))
+
+    @cached_property
+    def definition_tables(self) -> DefinitionTables:
+        """Which tables workflows read and write."""
+        from icefloe.service.definition_tables import DefinitionTables
+
+        return DefinitionTables(self.database, self.conductor.definitions, catalog=self.config.catalog.name)
+
+    @cached_property
+    def arrivals(self) -> ArrivalReader:
+        """What appends brought to which partition, remembered by snapshot."""
+        from icefloe.lake.arrivals import ArrivalReader
+
+        return ArrivalReader()
 
     def consumer(self, name: str) -> Consumer:
         """One consumer, to look at what it has not seen: ``client.consumer("flow/capture").preview(spark)``."""
@@ -95,9 +158,12 @@ class Client:
         return _Waiting(self, run_id, on_change).wait(timeout)
 
     def work(self, run_id: str, *, on_change: Callable[[RunView], None] | None = None) -> RunView:
-        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises."""
+        """Execute a run in this process until it has ended. An interrupt (Ctrl-C) stops the run, and then raises.
+
+        What launches its steps stays until the client is closed: the next run does not wait for imports again.
+        """
         serves = frozenset({run_id, *self.runs.ahead_of(run_id)})
-        worker = Worker(self.config, self.database, serves=serves)
+        worker = Worker(self.config, self.database, serves=serves, launchers=self._launchers)
         waiting = _Waiting(self, run_id, on_change)
         failure: list[BaseException] = []
 

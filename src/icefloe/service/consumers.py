@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from icefloe.acting import who
 from icefloe.engine.conductor import Conductor
-from icefloe.errors import IcefloeError, NotFoundError
+from icefloe.errors import IcefloeError, NotFoundError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.service.consumer_positions import ConsumerPosition, with_lag
-from icefloe.service.interventions import Deed, Interventions, Preview
+from icefloe.service.interventions import ConsumerMovedError, Deed, InterventionRefusedError, Interventions, Preview
 from icefloe.store import audits, captures
 from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
@@ -57,7 +58,8 @@ class CaptureView:
 
 
 class Consumers:
-    """Looks are free. A verb that changes something only shows what it would do unless ``yes`` is said, with a reason.
+    """Looks are free. A verb that changes something only shows what it would do unless ``yes`` is said, with a reason. ``agreed`` is the
+    digest of a preview: with it the verb does what that preview showed, or nothing.
 
     with Client() as icefloe:
         icefloe.consumers.rewind("playback.agg/capture_change", to="2026-03-01T00:00:00Z")
@@ -103,14 +105,14 @@ class Consumers:
             consumer.version,
             tuple(_standings(consumer, checkpoints, held, tables)),
             tuple(targets),
-            tuple(_capture_view(one) for one in recent),
+            tuple(capture_view(one) for one in recent),
         )
 
     def captures(self, consumer: str | None = None, most: int = 50) -> list[CaptureView]:
         """The newest captures first."""
         with self._database.read() as connection:
             found = captures.recent_captures(connection, consumer_name=consumer, most=most)
-        return [_capture_view(one) for one in found]
+        return [capture_view(one) for one in found]
 
     def capture(self, capture_id: str) -> CaptureView:
         """One capture, with the snapshots of targets that its batch was published as."""
@@ -119,7 +121,7 @@ class Consumers:
             published = captures.publications_of(connection, [capture_id])
         if found is None:
             raise NotFoundError(f"there is no capture {capture_id!r}", hint="icefloe captures")
-        return _capture_view(found, published)
+        return capture_view(found, published)
 
     def audit(self, consumer: str | None = None, most: int = 50) -> list[AuditRecord]:
         """Who did what to a consumer, or to anything, when and why; the newest first."""
@@ -137,9 +139,12 @@ class Consumers:
         yes: bool = False,
         why: str = "",
         by: str | None = None,
+        agreed: str | None = None,
     ) -> Preview:
         """Move a checkpoint back: ``earliest``, a snapshot or a time. What lies between is captured again."""
-        return self._interventions.rewind(consumer, to, table, _deed(yes, why, by))
+        deed = _deed(yes, why, by, agreed)
+        with _agreement(deed):
+            return self._interventions.rewind(consumer, to, table, deed)
 
     def fast_forward(
         self,
@@ -150,21 +155,43 @@ class Consumers:
         yes: bool = False,
         why: str = "",
         by: str | None = None,
+        agreed: str | None = None,
     ) -> Preview:
         """Move a checkpoint on without capturing what lies between."""
-        return self._interventions.fast_forward(consumer, to, table, _deed(yes, why, by))
+        deed = _deed(yes, why, by, agreed)
+        with _agreement(deed):
+            return self._interventions.fast_forward(consumer, to, table, deed)
 
-    def rename(self, consumer: str, new: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+    def rename(
+        self,
+        consumer: str,
+        new: str,
+        *,
+        yes: bool = False,
+        why: str = "",
+        by: str | None = None,
+        agreed: str | None = None,
+    ) -> Preview:
         """Let a checkpoint go on under another name."""
-        return self._interventions.rename(consumer, new, _deed(yes, why, by))
+        deed = _deed(yes, why, by, agreed)
+        with _agreement(deed):
+            return self._interventions.rename(consumer, new, deed)
 
-    def remove(self, consumer: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+    def remove(
+        self, consumer: str, *, yes: bool = False, why: str = "", by: str | None = None, agreed: str | None = None
+    ) -> Preview:
         """Forget how far a consumer has read."""
-        return self._interventions.remove(consumer, _deed(yes, why, by))
+        deed = _deed(yes, why, by, agreed)
+        with _agreement(deed):
+            return self._interventions.remove(consumer, deed)
 
-    def abandon(self, capture_id: str, *, yes: bool = False, why: str = "", by: str | None = None) -> Preview:
+    def abandon(
+        self, capture_id: str, *, yes: bool = False, why: str = "", by: str | None = None, agreed: str | None = None
+    ) -> Preview:
         """Give up an open capture; the checkpoint stays."""
-        return self._interventions.abandon(capture_id, _deed(yes, why, by))
+        deed = _deed(yes, why, by, agreed)
+        with _agreement(deed):
+            return self._interventions.abandon(capture_id, deed)
 
     def _tables(self, names: Iterable[str]) -> dict[str, LoadedTable | IcefloeError]:
         tables: dict[str, LoadedTable | IcefloeError] = {}
@@ -177,8 +204,23 @@ class Consumers:
         return tables
 
 
-def _deed(yes: bool, why: str, by: str | None) -> Deed | None:
-    return Deed(who(by), why) if yes else None
+@contextmanager
+def _agreement(deed: Deed | None) -> Iterator[None]:
+    """A verb that was agreed to by its preview was possible then: that it is not any more means that the consumer has moved."""
+    try:
+        yield
+    except (NotFoundError, UsageError, InterventionRefusedError) as error:
+        if deed is None or deed.agreed is None or not deed.why.strip():
+            raise
+        raise ConsumerMovedError(
+            f"it is not any more as the preview showed it: {error.message}",
+            where=error.where,
+            hint="nothing was done: look at a new preview, and decide again",
+        ) from error
+
+
+def _deed(yes: bool, why: str, by: str | None, agreed: str | None) -> Deed | None:
+    return Deed(who(by), why, agreed) if yes else None
 
 
 def _sources(checkpoints: Iterable[CheckpointRecord], held: CaptureRecord | None) -> dict[str, str]:
@@ -205,7 +247,7 @@ def _standings(
     return found
 
 
-def _capture_view(record: CaptureRecord, published: Iterable[dict[str, Any]] = ()) -> CaptureView:
+def capture_view(record: CaptureRecord, published: Iterable[dict[str, Any]] = ()) -> CaptureView:
     return CaptureView(
         record.id,
         record.consumer,

@@ -14,21 +14,21 @@ from icefloe.lake import Lake
 from icefloe.planner import logic, shadow
 from icefloe.planner.analysis import Analysis
 from icefloe.planner.inputs import Column
-from icefloe.planner.logic import PARAMETER, Change, Logic
+from icefloe.planner.logic import PARAMETER, Logic, LogicChange
 from icefloe.planner.plan import Plan
 from icefloe.service.client import Client
 from icefloe.service.next_capture import next_capture, source_tables
 from icefloe.spark.launch import local_cores
 from icefloe.steps.ip_capture import range_columns_of
-from icefloe.steps.writing import ranges
-from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.defined_select import defined_select
-from icefloe.steps.writing.facts import UTC, Facts
-from icefloe.steps.writing.preparation import Preparation
-from icefloe.steps.writing.ranges import RangeOrder
-from icefloe.steps.writing.recording import chosen_for, ref_of, target_key, versions_of
-from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.write_job import work
+from icefloe.steps.write import ranges
+from icefloe.steps.write.columns import ResultColumn
+from icefloe.steps.write.defined_select import defined_select
+from icefloe.steps.write.facts import UTC, Facts
+from icefloe.steps.write.ranges import RangeOrder
+from icefloe.steps.write.versions import LogicOrder
+from icefloe.steps.write.write_job import work
+from icefloe.steps.write.write_plan import WritePreparation
+from icefloe.steps.write.write_record import chosen_for, ref_of, target_key, versions_of
 from icefloe.store import definitions as stored
 from icefloe.store import logic_versions
 from icefloe.workflow import write_ranges
@@ -105,7 +105,7 @@ class Explaining:
         asked = work(settings, text, sources, where, order, self._anew(write, scope, where))
         conf = self._conf(settings)
         utc = conf["spark.sql.session.timeZone"] in UTC
-        preparation = Preparation(self._lake, asked, utc=utc, cores=self._cores(settings))
+        preparation = WritePreparation(self._lake, asked, utc=utc, cores=self._cores(settings))
         facts = preparation.facts(branch=BRANCH, base=preparation.head(ref_of(settings)))
         exists = facts.target.exists
         change = self._change(order, preparation, facts) if exists else None
@@ -170,7 +170,7 @@ class Explaining:
         given = scope.params.get(write_ranges.PARAMETER)
         return ranges.order(TypedValue.of(given) if given is not None else None, write.range, where)
 
-    def _change(self, order: LogicOrder, preparation: Preparation, facts: Facts) -> Change | None:
+    def _change(self, order: LogicOrder, preparation: WritePreparation, facts: Facts) -> LogicChange | None:
         last = order.last(preparation.past(facts))
         return logic.change(last, Logic(order.text)) if last is not None else None
 
@@ -213,7 +213,7 @@ def _result_columns(analysis: Analysis, order: LogicOrder) -> list[Column] | Non
     return None
 
 
-def _logic_note(change: Change, order: LogicOrder, plan: Plan) -> LogicNote:
+def _logic_note(change: LogicChange, order: LogicOrder, plan: Plan) -> LogicNote:
     if not plan.statements:
         then = "nothing is written, so nothing is mixed"
     elif plan.pattern == "full":

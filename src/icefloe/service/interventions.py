@@ -7,6 +7,8 @@ sources, pins and change tables follow the transaction; none of them is needed f
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -15,8 +17,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from icefloe import suppressed
-from icefloe.capture import building
-from icefloe.capture.planning import starting_point
+from icefloe.capture import build
+from icefloe.capture.snapshot_ranges import starting_point
 from icefloe.capture.sources import Source
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import ConflictError, IcefloeError, NotFoundError, UsageError
@@ -27,7 +29,7 @@ from icefloe.lake.pins import checkpoint_tag
 from icefloe.service.auditing import audit
 from icefloe.service.consumer_positions import checkpoint_of, rows_in
 from icefloe.service.published_marks import PublishedMarks
-from icefloe.store import captures, runs
+from icefloe.store import audits, captures, runs
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
 from icefloe.store.database import Database
 from icefloe.workflow.consumers import consumers_of
@@ -70,9 +72,17 @@ class Preview:
     renamed_to: str | None = None
     warnings: tuple[str, ...] = ()
     done: bool = False
+    version: int = 0
+    """The consumer's, as the preview has seen it."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        """Two previews with the same digest would do the same to a consumer that stands at the same place."""
+        seen = {key: value for key, value in self.to_dict().items() if key not in ("done", "warnings")}
+        return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +99,12 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Who does it and why; without it a verb only shows what it would do."""
+    """Who does it and why; without it a verb only shows what it would do. ``agreed``: the digest of the preview that was agreed to; if the
+    verb would do anything else by now, nothing is done."""
 
     who: str
     why: str
+    agreed: str | None = None
 
 
 class Interventions:
@@ -125,10 +137,16 @@ class Interventions:
         if not moves:
             raise UsageError(f"{name} is there already", hint=f"icefloe consumers show {name}")
         preview = Preview(
-            verb, name, moves, seen.held.id if seen.held else None, warnings=_consequences(verb, seen, moves)
+            verb,
+            name,
+            moves,
+            seen.held.id if seen.held else None,
+            warnings=_consequences(verb, seen, moves),
+            version=seen.consumer.version,
         )
         if deed is None:
             return preview
+        self._refuse_other(preview, deed)
         tagged = [move for move in moves if checkpoint_tag(name) in loaded[move.table].metadata.refs]
         for move in tagged:
             if move.to_snapshot is not None:
@@ -157,9 +175,12 @@ class Interventions:
         self._refuse_half_done(seen.held, "remove")
         moves = tuple(Move(one.source, one.snapshot_id, None, None, None) for one in seen.checkpoints.values())
         again = f"if a workflow names {name} again, it begins anew, by its start:"
-        preview = Preview("remove", name, moves, seen.held.id if seen.held else None, warnings=(again,))
+        preview = Preview(
+            "remove", name, moves, seen.held.id if seen.held else None, warnings=(again,), version=seen.consumer.version
+        )
         if deed is None:
             return preview
+        self._refuse_other(preview, deed)
 
         def act(connection: Connection, now: float) -> None:
             captures.raise_version(connection, name, seen.consumer.version)
@@ -192,9 +213,10 @@ class Interventions:
             warnings = (
                 f"version {named} of {seen.consumer.workflow_id} names {name}: its runs are refused until a version that names {new} is pushed",
             )
-        preview = Preview("rename", name, renamed_to=new, warnings=warnings)
+        preview = Preview("rename", name, renamed_to=new, warnings=warnings, version=seen.consumer.version)
         if deed is None:
             return preview
+        self._refuse_other(preview, deed)
         self._do(seen, preview, deed, lambda connection, now: captures.rename_consumer(connection, seen.consumer, new))
         for source, one in seen.checkpoints.items():
             with suppressed.errors("consumer.checkpoint_tag", IcefloeError, where=source):  # the next commit sets it
@@ -224,9 +246,12 @@ class Interventions:
         self._refuse_half_done(held, "abandon")
         seen = self._see(held.consumer)
         warning = "the next run captures anew, from the same checkpoint to the head of that moment"
-        preview = Preview("abandon", held.consumer, abandons=capture_id, warnings=(warning,))
+        preview = Preview(
+            "abandon", held.consumer, abandons=capture_id, warnings=(warning,), version=seen.consumer.version
+        )
         if deed is None:
             return preview
+        self._refuse_other(preview, deed)
         self._do(seen, preview, deed, lambda connection, now: None)
         return replace(preview, done=True)
 
@@ -279,6 +304,18 @@ class Interventions:
                 hint=f"let it be committed: icefloe restart {held.run_id} --wait",
             )
 
+    def _refuse_other(self, preview: Preview, deed: Deed) -> None:
+        """What was agreed to must be what would be done now."""
+        if deed.agreed is None or deed.agreed == preview.digest:
+            return
+        with self._database.read() as connection:
+            by_hand = audits.listing(connection, subject=preview.consumer, most=1)
+        last = f"; the last who did something by hand was {by_hand[0].who} ({by_hand[0].verb})" if by_hand else ""
+        raise ConsumerMovedError(
+            f"{preview.consumer} is not any more as the preview showed it: a run or somebody else has moved it{last}",
+            hint="nothing was done: look at a new preview, and decide again",
+        )
+
     def _do(self, seen: _Seen, preview: Preview, deed: Deed, act: Callable[[Connection, float], None]) -> None:
         name = seen.consumer.name
         if not deed.why.strip():
@@ -301,7 +338,7 @@ class Interventions:
             self._discard(seen.held)
 
     def _discard(self, held: CaptureRecord) -> None:
-        if building.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id):
+        if build.discard(self._lake, [Source.from_json(one) for one in held.sources], capture_id=held.id):
             with self._database.write() as connection:
                 captures.set_released(connection, held.id)
 

@@ -20,7 +20,7 @@ from icefloe.config import Config
 from icefloe.engine.states import RunStatus, StepStatus
 from icefloe.errors import IcefloeError
 from icefloe.service.serving import Service
-from icefloe.service.tallies import Counter, Distribution, Histogram, Labels, Names, largest
+from icefloe.service.tallies import MOST_NAMES, Counter, Distribution, Histogram, Labels, Names, largest
 from icefloe.spark import server as spark_server
 from icefloe.store import counts, migrations
 from icefloe.store.activity import Activity, MoveRecord, last_move
@@ -73,6 +73,8 @@ FAMILIES = (
     Family("consumer_lag_snapshots", "gauge", "Snapshots a consumer has not captured yet.", ("consumer", "table")),
     Family("consumer_lag_seconds", "gauge", "Age of the oldest change a consumer has not captured.", ("consumer", "table")),
     Family("consumer_lag_unknown", "gauge", "1: the table cannot be read, or the history since the checkpoint is lost.", ("consumer", "table")),
+    Family("freshness_goal_seconds", "gauge", "The goal of a workflow with freshness.", ("workflow",)),
+    Family("freshness_behind_seconds", "gauge", "What is held against the goal: the age of the oldest change that is not captured, or of the last good run.", ("workflow",)),
     Family("watermark_timestamp_seconds", "gauge", "Through when a table is complete.", ("table",)),
     Family("workflows", "gauge", "Workflows: active, paused or deactivated.", ("state",)),
     Family("triggers", "gauge", "Triggers, by kind.", ("kind",)),
@@ -165,12 +167,12 @@ class Metrics:
 
     def _count_moves(self, moves: list[MoveRecord]) -> None:
         self._workflows.admit(move.workflow_id for move in moves if move.step_id is None)
-        self._types.admit(move.step_type for move in moves if move.step_type is not None)
+        self._types.admit(move.step_type.lower() for move in moves if move.step_type is not None)
         for move in moves:
             if move.step_id is None:
                 self._count_run(move)
             elif move.step_type is not None and move.previous != move.status:
-                self._count_step(move, self._types.of(move.step_type))
+                self._count_step(move, self._types.of(move.step_type.lower()))
 
     def _count_run(self, move: MoveRecord) -> None:
         if move.status not in _ENDED_RUN or move.path:
@@ -247,6 +249,7 @@ class Metrics:
             "schedulers": _single(float(len(state.schedulers))),
             "schedulers_in_trouble": _single(float(sum(one.trouble is not None for one in state.schedulers))),
             **self._lag(),
+            **self._freshness(),
         }
         if state.workers:
             values["worker_last_seen_timestamp_seconds"] = _single(min(worker.seen_at for worker in state.workers))
@@ -265,6 +268,18 @@ class Metrics:
             "consumer_lag_seconds": largest({(lag.consumer, lag.table): lag.seconds for lag in known}, rest_as=max),
             "consumer_lag_unknown": largest({(lag.consumer, lag.table): float(not lag.known) for lag in lags}),
         }
+
+    def _freshness(self) -> dict[str, Values]:
+        goals = self._service.scheduler.goals() if self._service is not None else []
+        # The same workflows in both, those that are furthest behind first.
+        goals = sorted(goals, key=lambda goal: (goal.goal_seconds - (goal.behind_seconds or 0.0), goal.workflow_id))[
+            :MOST_NAMES
+        ]
+        behind: dict[Labels, float] = {
+            (goal.workflow_id,): goal.behind_seconds for goal in goals if goal.behind_seconds is not None
+        }
+        aims: dict[Labels, float] = {(goal.workflow_id,): goal.goal_seconds for goal in goals}
+        return {"freshness_goal_seconds": aims, "freshness_behind_seconds": behind}
 
     def _suppressed(self, state: StateCounts) -> dict[Labels, float]:
         """Of this process, and of workers whose files can be seen from here."""

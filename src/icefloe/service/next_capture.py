@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from icefloe.capture import building, planning
-from icefloe.capture.sources import Source, found_in
+from icefloe.capture import build, snapshot_ranges
+from icefloe.capture.sources import Source, change_summary
 from icefloe.lake import Lake
 from icefloe.service.client import Client
-from icefloe.steps.ip_capture import bounds_of, wish_of
+from icefloe.steps.ip_capture import bounds_of, options_of
 from icefloe.store import captures
 from icefloe.workflow.step_types import IpCaptureSettings
 
@@ -31,10 +31,10 @@ def next_capture(
     if adopted is not None and adopted.state == "built":
         return adopted.id, [Source.from_json(one) for one in adopted.sources]
     tables = source_tables(lake, settings)
-    wish = wish_of(settings, lake, tables, range_columns, client.config)
+    options = options_of(settings, lake, tables, range_columns, client.config)
     sources = []
     for table in tables:
-        planned = planning.plan(
+        planned = snapshot_ranges.plan(
             lake,
             table,
             ref=settings.ref,
@@ -42,10 +42,10 @@ def next_capture(
             start=settings.start,
             bounds=bounds_of(settings),
         )
-        changes = building.find(lake, planned, wish)
+        changes = build.find_changes(lake, planned, options)
         short = table.rsplit(".", 1)[-1].strip("`")
-        name = f"{'.'.join(lake.change_table_namespace)}.{short}_{suffix}" if wish.change_tables else None
-        sources.append(replace(planned, change_table=name, found=found_in(changes)))
+        name = f"{'.'.join(lake.change_table_namespace)}.{short}_{suffix}" if options.change_tables else None
+        sources.append(replace(planned, change_table=name, found=change_summary(changes)))
     return None, sources
 
 

@@ -69,7 +69,7 @@ class PublishedMarks:
         """What the Spark steps of a run and of the runs inside it write to, as far as they came."""
         with self._database.read() as connection:
             members = [one.id for one in runs.members(connection, run_id)]
-            images = [self._conductor.images.get(connection, member) for member in members]
+            images = [self._conductor.snapshots.get(connection, member) for member in members]
         for image in images:
             evaluation = Evaluation(self._image, image, self._file)
             for step in image.definition.container(image.record.path).steps:
@@ -96,7 +96,7 @@ class PublishedMarks:
 
     def _image(self, run_id: str) -> RunSnapshot:
         with self._database.read() as connection:
-            return self._conductor.images.get(connection, run_id)
+            return self._conductor.snapshots.get(connection, run_id)
 
     def _file(self, digest: str) -> bytes | None:
         with self._database.read() as connection:

@@ -15,7 +15,7 @@ from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
 from icefloe.engine.evaluation import run_params, run_values, stored_signals
-from icefloe.engine.events import Event, Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
+from icefloe.engine.events import Kill, Pause, Restart, RestartFrom, Resume, Skip, Stop
 from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
@@ -208,9 +208,9 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
-            changed = sorted({**(texts or {}), **(params or {})})
-            details = {"from": step or scope.value, "params": changed, "version": version}
-            audit(connection, time.time(), "restart", run_id, details, by)
+            asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
+            asked["params"] = {**(params or {}), **(texts or {})}
+            audit(connection, time.time(), "restart", run_id, asked, by)
             if version is None and not params and not texts:
                 return None
             number = record.version
@@ -236,7 +236,7 @@ class Runs:
         self._conductor.restart(run_id, event, redefine)
         return self.show(run_id)
 
-    def unblock(self, workflow_id: str, by: str | None = None) -> None:
+    def unblock(self, workflow_id: str, *, by: str | None = None) -> None:
         """Let a STRICT_SEQUENTIAL workflow go on although its last run ended badly."""
         with self._database.write() as connection:
             if stored.lock(connection, workflow_id) is None:
@@ -247,7 +247,9 @@ class Runs:
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
-    def _send(self, run_id: str, event: Event, verb: str, by: str | None, **details: Any) -> RunView:
+    def _send(
+        self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, by: str | None, **details: Any
+    ) -> RunView:
         self._must_exist(run_id)
         self._conductor.apply(
             run_id, event, also=lambda connection: audit(connection, time.time(), verb, run_id, details, by)

@@ -15,13 +15,13 @@ from icefloe.service.runs import NotClaimedError, Runs
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers.clocks import Clock
-from icefloe.triggers.firing import TriggerEvent
+from icefloe.triggers.run_start import TriggerEvent
 from icefloe.triggers.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarter:
-    """See :class:`icefloe.triggers.firing.Starter`."""
+    """See :class:`icefloe.triggers.run_start.Starter`."""
 
     runs: Runs
 
@@ -57,7 +57,7 @@ def make_scheduler(config: Config, database: Database, runs: Runs, *, clock: Clo
         config.scheduler,
         catalog=config.catalog.name,
         alerts=config.alerts,
-        server_url=config.server_url or "",
+        server_url=lambda: config.server_url,
         clock=clock,
         check_secrets=lambda names, where: refuse(config, names, where=where),
     )

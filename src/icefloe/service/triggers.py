@@ -23,7 +23,7 @@ from icefloe.workflow import matching
 from icefloe.workflow.signal_values import checked_name, checked_params
 
 if TYPE_CHECKING:
-    from icefloe.triggers.explaining import Explanation
+    from icefloe.triggers.explanation import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Triggers:
     def why(self, workflow_id: str) -> Why:
         """The scheduler's own judgement of each trigger, made now."""
         from icefloe.lake import Lake  # PyIceberg takes a second to import
-        from icefloe.triggers.explaining import explain
+        from icefloe.triggers.explanation import explain
 
         with self._database.read() as connection:
             record = definitions.load(connection, workflow_id)

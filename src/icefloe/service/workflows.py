@@ -87,7 +87,7 @@ class Workflows:
         pushed = packed.version.workflow
         if not any(isinstance(trigger, IncrementalTrigger) for trigger in pushed.triggers):
             return
-        from icefloe.triggers import circles  # PyIceberg takes a second to import
+        from icefloe.triggers import cycles  # PyIceberg takes a second to import
 
         def reader(files: Mapping[str, str], read: Callable[[str], bytes | None]) -> Callable[[str], str | None]:
             def text(key: str) -> str | None:
@@ -96,15 +96,17 @@ class Workflows:
 
             return text
 
-        def others() -> Iterator[circles.Definition]:
+        def others() -> Iterator[cycles.ParsedDefinition]:
             for record in definitions.listing(connection):
                 if record.latest_version and record.id != pushed.id:
                     one = self._cache.latest(connection, record.id)
-                    yield circles.Definition(one.workflow, reader(one.files, partial(definitions.file, connection)))
+                    yield cycles.ParsedDefinition(
+                        one.workflow, reader(one.files, partial(definitions.file, connection))
+                    )
 
         mine = {file.key: file.digest for file in packed.version.files}
-        definition = circles.Definition(pushed, reader(mine, packed.contents.get))
-        circles.refuse_circles(definition, others(), catalog=self._catalog)
+        definition = cycles.ParsedDefinition(pushed, reader(mine, packed.contents.get))
+        cycles.refuse_cycles(definition, others(), catalog=self._catalog)
 
     def listing(self) -> list[WorkflowView]:
         with self._database.read() as connection:
@@ -131,7 +133,7 @@ class Workflows:
             raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
         return found
 
-    def set_paused(self, workflow_id: str, paused: bool, by: str | None = None) -> None:
+    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None) -> None:
         """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
@@ -142,7 +144,7 @@ class Workflows:
             audit(connection, self._clock(), "pause" if paused else "resume", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
-    def set_active(self, workflow_id: str, active: bool, by: str | None = None) -> None:
+    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None) -> None:
         """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)

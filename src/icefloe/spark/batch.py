@@ -40,7 +40,7 @@ def run(session: Session, lake: Lake, batch: Batch, log: Callable[[str], None]) 
         fencing = batch.fencing(number)
         return Fence(session, lake, fencing, log, alone=batch.alone, published=batch.published, at_home=at_home)
 
-    return in_rounds(fence, lambda one: _statements(session, one, batch, done, log), log)
+    return in_rounds(fence, lambda round_fence: _statements(session, round_fence, batch, done, log), log)
 
 
 def _statements(session: Session, fence: Fence, batch: Batch, done: set[int], log: Callable[[str], None]) -> None:

@@ -55,15 +55,15 @@ def watched(fence: Fence) -> Iterator[None]:
 def _sql(fence: Fence, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's own name
-        found = parse(sqlQuery, where="spark.sql")
-        if len(found) != 1:
+        writes = parse(sqlQuery, where="spark.sql")
+        if len(writes) != 1:
             return original(self, sqlQuery, *args, **kwargs)
-        if not fence.admit(found[0]):
+        if not fence.admit(writes[0]):
             return original(self, _NOTHING)
         try:
             return original(self, sqlQuery, *args, **kwargs)
         finally:
-            fence.ended(found[0])
+            fence.ended(writes[0])
 
     return sql
 
@@ -113,10 +113,10 @@ def _of_mode(mode: str | None) -> Effect:
 def _guarded(fence: Fence, table: str | None, effect: Effect, write: Callable[[], Any]) -> Any:
     if table is None:
         return write()
-    asked = Write(Statement(f"write to {table}", 1, 1), table, effect)
-    if not fence.admit(asked):
+    guarded = Write(Statement(f"write to {table}", 1, 1), table, effect)
+    if not fence.admit(guarded):
         return None
     try:
         return write()
     finally:
-        fence.ended(asked)
+        fence.ended(guarded)

@@ -118,8 +118,8 @@ def explain(error: BaseException, *, where: str | None = None) -> SparkError | N
     message = str(error)
     trace = _call(error, "getStackTrace")
     detail = message if trace in message else f"{message}\n\n{trace}"
-    if found := _by_transport(error, names, message, detail, where):
-        return found
+    if transport_error := _by_transport(error, names, message, detail, where):
+        return transport_error
     condition = _condition(error, message)
     if "OutOfMemoryError" in detail:
         return OutOfMemoryError(
@@ -187,10 +187,10 @@ def _headline(message: str, trace: str) -> str:
 
 def _root_cause(text: str) -> str | None:
     """The innermost ``Caused by:``, as its message and the short name of its class."""
-    found = re.findall(r"^Caused by: ([\w.$]+)(?:: (.*))?$", text, re.MULTILINE)
-    if not found:
+    causes = re.findall(r"^Caused by: ([\w.$]+)(?:: (.*))?$", text, re.MULTILINE)
+    if not causes:
         return None
-    name, message = found[-1]
+    name, message = causes[-1]
     short = name.rpartition(".")[2]
     message = _first_sentence(message)
     return f"{message} ({short})" if message else short
@@ -235,10 +235,10 @@ def _call(target: object, method: str) -> str:
 
 
 def _call_raw(target: object, method: str) -> object:
-    found = getattr(target, method, None)
-    if not callable(found):
+    attribute = getattr(target, method, None)
+    if not callable(attribute):
         return None
     try:
-        return found()
+        return attribute()
     except Exception:
         return None

@@ -117,7 +117,7 @@ class Fence:
         self._alone = alone
         self._targets: dict[str, _Target] = {}
         self._by_name: dict[str, _Target] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._lock = threading.RLock()
         self._statements = 0
         self._operations: dict[str, int] = {}
@@ -169,13 +169,13 @@ class Fence:
     def protect(self, name: str) -> _Target | None:
         """Make the branch on a target when it is first named; None: no table of this catalog."""
         with self._lock:
-            found = self._by_name.get(name)
-            if found is None:
-                found = self._protected(name)
+            target = self._by_name.get(name)
+            if target is None:
+                target = self._protected(name)
                 # A name without its catalog may mean another table after the next USE.
-                if found is not None and (self._at_home or name.startswith(f"{self._lake.tables.name}.")):
-                    self._by_name[name] = found
-            return found
+                if target is not None and (self._at_home or name.startswith(f"{self._lake.tables.name}.")):
+                    self._by_name[name] = target
+            return target
 
     @property
     def branch(self) -> str:
@@ -291,13 +291,15 @@ class Fence:
         """Publish every target on its own, in the order of their first writes. Returns the published snapshots."""
         self._settle()
         published = self._published_so_far
-        published |= {one.name: one.published for one in self._targets.values() if one.published is not None}
-        pending = [one for one in self._targets.values() if one.published is None]
+        published |= {
+            target.name: target.published for target in self._targets.values() if target.published is not None
+        }
+        pending = [target for target in self._targets.values() if target.published is None]
         for target in pending:
             if target.direct:
-                found = self._published(self._past(target.name), target.name)
-                published |= {target.name: found} if found is not None else {}
-        branched = [(one, tip) for one in pending if not one.direct and (tip := self._tip(one)) is not None]
+                snapshot_id = self._published(self._past(target.name), target.name)
+                published |= {target.name: snapshot_id} if snapshot_id is not None else {}
+        branched = [(target, tip) for target in pending if not target.direct and (tip := self._tip(target)) is not None]
         with suppressed.errors("spark.unset_branch", Exception):
             self._session.conf.unset(WAP_BRANCH)
         for target, tip in branched:
@@ -320,7 +322,7 @@ class Fence:
 
     def _settle(self) -> None:
         """Nothing is under way any more, whether it went well or not."""
-        wait([one.branching for one in self._targets.values() if one.branching is not None])
+        wait([target.branching for target in self._targets.values() if target.branching is not None])
 
     def _tip(self, target: _Target) -> int | None:
         """The branch's tip, which carries the mark; None when nothing was written."""
@@ -391,11 +393,11 @@ class Fence:
     def _published_elsewhere(self, target: _Target, table: LoadedTable, why: str) -> int:
         head = self._head(table)
         past = history.ancestors(table.metadata, head) if head is not None else ()
-        found = self._published(past, target.name)
-        if found is None:
+        snapshot_id = self._published(past, target.name)
+        if snapshot_id is None:
             raise self._moved(target, why)
-        self._log(f"{target.name}: another attempt has published this batch, as snapshot {found}")
-        return found
+        self._log(f"{target.name}: another attempt has published this batch, as snapshot {snapshot_id}")
+        return snapshot_id
 
     def _moved(self, target: _Target, why: str) -> TargetMovedError:
         return TargetMovedError(why, where=target.name, hint="the step is repeated on the new head")
@@ -408,9 +410,9 @@ class Fence:
         """Without Spark: also when its server is gone. What cannot be dropped now, expiry takes away in the end."""
         with suppressed.errors("spark.drop_branch", Exception, where=name):
             table = self._lake.table(name)
-            found = branches_of(table.metadata.refs, attempts)
-            if found:
-                self._lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
+            stale = branches_of(table.metadata.refs, attempts)
+            if stale:
+                self._lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in stale])
 
     # -- names -------------------------------------------------------------------------------------------------------------
 
@@ -424,11 +426,11 @@ class Fence:
         if parts[0] == catalog and len(parts) > 2:
             parts = parts[1:]
         elif len(parts) == 1 or not self._at_home:
-            here = self._session.sql("SELECT current_catalog(), current_database()").collect()[0]
-            if here[0] != catalog or (len(parts) == 1 and not here[1]):
+            current = self._session.sql("SELECT current_catalog(), current_database()").collect()[0]
+            if current[0] != catalog or (len(parts) == 1 and not current[1]):
                 return None  # without a current namespace a single name is a file's, or Spark refuses it
             if len(parts) == 1:
-                parts = (*split_name(here[1]), *parts)
+                parts = (*split_name(current[1]), *parts)
         try:
             return self._lake.table(parts)
         except TableNotFoundError:
@@ -454,8 +456,8 @@ class Fence:
         )
 
     def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             self._log(line)
 
 
@@ -490,7 +492,7 @@ def _is_before_in_source(lake: Lake, point: str, other: str) -> bool:
     metadata = lake.table(table).metadata
     if int(snapshot) not in metadata.snapshots:
         return True
-    return any(one.id == int(snapshot) for one in history.ancestors(metadata, int(later)))
+    return any(ancestor.id == int(snapshot) for ancestor in history.ancestors(metadata, int(later)))
 
 
 def branch_of_round(branch: str, number: int) -> str:

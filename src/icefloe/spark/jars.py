@@ -222,10 +222,10 @@ def _scratch(folder: Path) -> Iterator[Path]:
     with temporary as name, (Path(name) / "unlocked").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Path(lock.name).rename(Path(name) / "lock")  # nobody sees it without its lock
-        for other in folder.glob(f"{_SCRATCH}*/lock"):
-            with suppress(BlockingIOError, FileNotFoundError, PermissionError), other.open("rb") as theirs:
+        for lock_file in folder.glob(f"{_SCRATCH}*/lock"):
+            with suppress(BlockingIOError, FileNotFoundError, PermissionError), lock_file.open("rb") as theirs:
                 fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(other.parent, ignore_errors=True)
+                shutil.rmtree(lock_file.parent, ignore_errors=True)
         yield Path(name)
 
 
@@ -268,10 +268,10 @@ def _link(file: Path, place: Path) -> None:
 
 
 def _admit(jar: Jar, fetched: Path, folder: Path) -> None:
-    found = checksum(fetched)
-    if found != jar.sha256:
+    actual = checksum(fetched)
+    if actual != jar.sha256:
         raise ChecksumError(
-            f"{jar.file_name} has the checksum {found}, locked is {jar.sha256}; it was not kept",
+            f"{jar.file_name} has the checksum {actual}, locked is {jar.sha256}; it was not kept",
             hint="the repository or something in between serves another file: do not use it",
         )
     fetched.chmod(0o644)
@@ -286,8 +286,8 @@ def _final(log: str) -> bool:
 
 def _reason(log: str) -> str:
     lines = [line.strip(" :\t") for line in log.splitlines()]
-    found = next((line for word in ("access error", "FAILED", "not found") for line in lines if word in line), "")
-    return f": {found[:300]}" if found else ""
+    line = next((line for word in ("access error", "FAILED", "not found") for line in lines if word in line), "")
+    return f": {line[:300]}" if line else ""
 
 
 def _settings(scratch: Path, env: Mapping[str, str]) -> list[str]:

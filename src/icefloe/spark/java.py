@@ -53,9 +53,9 @@ def find(
         launcher = _launcher(Path(configured))
         version = version_of(launcher) if launcher else None
         if launcher is None or version not in SUPPORTED:
-            found = f"is Java {version}" if version else "holds no Java"
+            state = f"is Java {version}" if version else "holds no Java"
             raise MissingComponentError(
-                f"[spark] java_home: {configured} {found}; Spark 4.1 needs Java 17 or 21", hint=install_hint()
+                f"[spark] java_home: {configured} {state}; Spark 4.1 needs Java 17 or 21", hint=install_hint()
             )
         return Java(launcher, version)
     passed_over: list[str] = []
@@ -65,8 +65,8 @@ def find(
             return Java(launcher, version)
         if version is not None:
             passed_over.append(f"Java {version} in {launcher.parent.parent}")
-    seen = f" (passed over: {', '.join(passed_over)})" if passed_over else ""
-    raise MissingComponentError(f"Spark needs Java 17 or 21, and none was found{seen}", hint=install_hint())
+    note = f" (passed over: {', '.join(passed_over)})" if passed_over else ""
+    raise MissingComponentError(f"Spark needs Java 17 or 21, and none was found{note}", hint=install_hint())
 
 
 def install_hint(os_release: Path = Path("/etc/os-release"), platform: str = sys.platform) -> str:

@@ -140,10 +140,10 @@ def server_command(
 
 def local_cores(master: str) -> int | None:
     """Of a local master on this machine; ``None``: it is another one."""
-    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
-    if found is None:
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if match is None:
         return None
-    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
+    return os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
 
 
 def local_settings(master: str) -> dict[str, str]:

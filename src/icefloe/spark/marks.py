@@ -52,25 +52,27 @@ class Mark:
     place: str
     run: str
     era: int = 0
-    taken: tuple[CapturedRange, ...] = ()
+    ranges: tuple[CapturedRange, ...] = ()
 
     @property
     def text(self) -> str:
-        if not self.taken:
+        if not self.ranges:
             return f"run:{self.run}|{self.era}|{self.place}"
-        ranges = ";".join(f"{one.consumer}:{','.join(one.start)}..{','.join(one.end)}" for one in self.taken)
+        ranges = ";".join(
+            f"{range_.consumer}:{','.join(range_.start)}..{','.join(range_.end)}" for range_ in self.ranges
+        )
         return f"batch:{ranges}|{self.place}"
 
     def properties(self) -> dict[str, str]:
         """What goes into the summary of each snapshot."""
         out = {MARK: self.text, "icefloe.step": self.place, "icefloe.run": self.run}
-        if self.taken:
+        if self.ranges:
             out |= {
-                "icefloe.consumer": _joined(one.consumer for one in self.taken),
-                "icefloe.version": _joined(str(one.version) for one in self.taken),
-                "icefloe.capture": _joined(one.capture for one in self.taken),
-                "icefloe.from": _joined(point for one in self.taken for point in one.start),
-                "icefloe.to": _joined(point for one in self.taken for point in one.end),
+                "icefloe.consumer": _joined(range_.consumer for range_ in self.ranges),
+                "icefloe.version": _joined(str(range_.version) for range_ in self.ranges),
+                "icefloe.capture": _joined(range_.capture for range_ in self.ranges),
+                "icefloe.from": _joined(point for range_ in self.ranges for point in range_.start),
+                "icefloe.to": _joined(point for range_ in self.ranges for point in range_.end),
             }
         return out
 
@@ -79,11 +81,13 @@ class Mark:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mark:
-        taken = tuple(
-            CapturedRange(one["capture"], one["consumer"], one["version"], tuple(one["start"]), tuple(one["end"]))
-            for one in data["taken"]
+        ranges = tuple(
+            CapturedRange(
+                range_["capture"], range_["consumer"], range_["version"], tuple(range_["start"]), tuple(range_["end"])
+            )
+            for range_ in data["ranges"]
         )
-        return cls(data["place"], data["run"], data["era"], taken)
+        return cls(data["place"], data["run"], data["era"], ranges)
 
 
 def published(
@@ -101,35 +105,35 @@ def published(
     another one or lies before it: a batch that ends where this one begins, or earlier, is simply the past.
     """
     wanted = mark.properties()
-    found: int | None = None
+    newest: int | None = None
     for snapshot in past:
-        told = snapshot.summary
-        if MARK not in told or told.get("icefloe.step") != mark.place:
+        summary = snapshot.summary
+        if MARK not in summary or summary.get("icefloe.step") != mark.place:
             continue
-        if statement is not None and told.get(STATEMENT) != str(statement):
+        if statement is not None and summary.get(STATEMENT) != str(statement):
             continue
-        same = told[MARK] == mark.text or (
-            bool(mark.taken) and told.get("icefloe.capture") == wanted.get("icefloe.capture")
+        same = summary[MARK] == mark.text or (
+            bool(mark.ranges) and summary.get("icefloe.capture") == wanted.get("icefloe.capture")
         )
-        if not mark.taken:
+        if not mark.ranges:
             if same:
                 return snapshot.id
             continue
-        if told.get("icefloe.consumer") != wanted["icefloe.consumer"] or not _not_older(told, mark):
+        if summary.get("icefloe.consumer") != wanted["icefloe.consumer"] or not _not_older(summary, mark):
             continue
         if same:
-            found = snapshot.id if found is None else found
-        elif found is None and not _is_past(told, mark, is_before):
+            newest = snapshot.id if newest is None else newest
+        elif newest is None and not _is_past(summary, mark, is_before):
             raise ForeignBatchError(
-                f"snapshot {snapshot.id} holds another batch of consumer {told['icefloe.consumer']} "
-                f"({told.get('icefloe.from')} to {told.get('icefloe.to')}, version {told.get('icefloe.version')}), "
+                f"snapshot {snapshot.id} holds another batch of consumer {summary['icefloe.consumer']} "
+                f"({summary.get('icefloe.from')} to {summary.get('icefloe.to')}, version {summary.get('icefloe.version')}), "
                 f"and the batch at hand starts at {wanted['icefloe.from']} with version {wanted['icefloe.version']}: "
                 "the state database is older than the target, and part of this batch is in the target already",
                 where=table,
                 hint="move the checkpoint to the end of what is published: icefloe consumers fast-forward "
-                f"{told['icefloe.consumer']} --to {told.get('icefloe.to', '').rpartition('@')[2]}",
+                f"{summary['icefloe.consumer']} --to {summary.get('icefloe.to', '').rpartition('@')[2]}",
             )
-    return found
+    return newest
 
 
 def created(past: Iterable[Snapshot], mark: Mark) -> bool:
@@ -137,17 +141,17 @@ def created(past: Iterable[Snapshot], mark: Mark) -> bool:
     return any(snapshot.summary.get(CREATED) == mark.text for snapshot in past)
 
 
-def _is_past(told: Mapping[str, str], mark: Mark, is_before: Callable[[str, str], bool]) -> bool:
-    ends = told.get("icefloe.to", "").split(",")
-    starts = [point for one in mark.taken for point in one.start]
+def _is_past(summary: Mapping[str, str], mark: Mark, is_before: Callable[[str, str], bool]) -> bool:
+    ends = summary.get("icefloe.to", "").split(",")
+    starts = [point for range_ in mark.ranges for point in range_.start]
     return len(ends) == len(starts) and all(is_before(end, start) for end, start in zip(ends, starts, strict=True))
 
 
-def _not_older(told: Mapping[str, str], mark: Mark) -> bool:
-    versions = told.get("icefloe.version", "").split(",")
-    if len(versions) != len(mark.taken) or not all(version.isdigit() for version in versions):
+def _not_older(summary: Mapping[str, str], mark: Mark) -> bool:
+    versions = summary.get("icefloe.version", "").split(",")
+    if len(versions) != len(mark.ranges) or not all(version.isdigit() for version in versions):
         return False
-    return all(int(version) >= one.version for version, one in zip(versions, mark.taken, strict=True))
+    return all(int(version) >= range_.version for version, range_ in zip(versions, mark.ranges, strict=True))
 
 
 def _joined(values: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ class ProgramKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProgramOrder:
     """``script`` is SQL text, the path of a Python file, or ``module:function``: user code, or with ``CARRIED`` what carries the
     order out by itself, named since it is of a package above this one."""
 
@@ -63,7 +63,7 @@ class Order:
         return json.dumps({**asdict(self), "mark": self.mark.to_json()})
 
     @classmethod
-    def read(cls, file: Path) -> Order:
+    def read(cls, file: Path) -> ProgramOrder:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         tuples = {name: tuple(data[name]) for name in ("targets", "args", "captures", "predecessors", "stale_branches")}
         return cls(**{**data, **tuples, "kind": ProgramKind(data["kind"]), "mark": Mark.from_json(data["mark"])})

@@ -17,14 +17,14 @@ _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
-class Process:
+class ServerProcess:
     """A process that was seen running. ``started`` is opaque: equal only for one and the same process."""
 
     pid: int
     started: str
 
     @classmethod
-    def of(cls, pid: int) -> Process | None:
+    def of(cls, pid: int) -> ServerProcess | None:
         """The process that has this id now, or None. A zombie is gone: it runs nothing and holds nothing."""
         started = _start_time(pid)
         return cls(pid, started) if started else None

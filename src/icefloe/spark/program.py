@@ -28,9 +28,9 @@ from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import Order, ProgramKind
+from icefloe.spark.order import ProgramKind, ProgramOrder
 from icefloe.spark.progress import ProgressLog
-from icefloe.spark.wire import Wire
+from icefloe.spark.wire import WriteInterceptor
 from icefloe.whole_files import write_json
 
 
@@ -40,7 +40,7 @@ class CancelledError(BaseException):
 
 def main() -> int:
     take_over(Path(sys.argv[1]).parent)
-    order = Order.read(Path(sys.argv[1]))
+    order = ProgramOrder.read(Path(sys.argv[1]))
     signal.signal(signal.SIGTERM, cancel)
     running = Running(order)
     return report(running.run, running.published)
@@ -68,7 +68,7 @@ def report(action: Callable[[], object], published: Mapping[str, int]) -> int:
 class Running:
     """One order, carried out over Connect."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ProgramOrder) -> None:
         self.order = order
         self.lake = Lake.open(self._config())
         self.published: dict[str, int] = {}
@@ -79,7 +79,7 @@ class Running:
 
     def run(self) -> None:
         order = self.order
-        wire = Wire()
+        wire = WriteInterceptor()
         opened = session.connect(
             self._config(),
             note=say,
@@ -101,7 +101,7 @@ class Running:
             with suppressed.errors("spark.stop_session", Exception):
                 opened.stop()
 
-    def _carry_out(self, opened: Any, wire: Wire) -> None:
+    def _carry_out(self, opened: Any, wire: WriteInterceptor) -> None:
         order = self.order
         with short_errors(where=order.where):
             session.configure(opened, order.conf)
@@ -122,7 +122,7 @@ class Running:
         work = batch.Batch(writes, order.fencing, order.where, self._prove_alone, self.published)
         batch.run(opened, self.lake, work, say)
 
-    def _python(self, opened: Any, wire: Wire) -> None:
+    def _python(self, opened: Any, wire: WriteInterceptor) -> None:
         order = self.order
         fence = Fence(opened, self.lake, order.fencing(), say, alone=self._prove_alone, published=self.published)
         self._end_predecessors_if_quick()
@@ -151,13 +151,13 @@ class Running:
                 self._alone = True
 
 
-def carrier(order: Order) -> Callable[..., None]:
+def carrier(order: ProgramOrder) -> Callable[..., None]:
     module, _, name = order.script.partition(":")
-    found: Callable[..., None] = getattr(importlib.import_module(module), name)
-    return found
+    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    return function
 
 
-def carry_out(order: Order, opened: Any, fence: Fence) -> None:
+def carry_out(order: ProgramOrder, opened: Any, fence: Fence) -> None:
     """Run the user's Python code and publish what it wrote."""
     folder = Path(order.folder)
     scripts.admit_modules(folder, Path.cwd())
@@ -165,8 +165,10 @@ def carry_out(order: Order, opened: Any, fence: Fence) -> None:
         session=opened,
         params=Parameters(json.loads(Path(os.environ["ICEFLOE_PARAMS"]).read_text(encoding="utf-8"))),
         all_changes=tuple(
-            Changes(opened, str(one["source"]), {key: value for key, value in one.items() if key != "source"})
-            for one in order.captures
+            Changes(
+                opened, str(published["source"]), {key: value for key, value in published.items() if key != "source"}
+            )
+            for published in order.captures
         ),
         args=order.args,
         admit=lambda table: not fence.is_published(table),

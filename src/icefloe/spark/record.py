@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from icefloe.spark.process import Process
+from icefloe.spark.process import ServerProcess
 
 
 @dataclass(frozen=True)
-class Record:
+class ServerRecord:
     """A started server. Readable by its owner only, since it holds the token."""
 
     pid: int
@@ -41,8 +41,8 @@ class Record:
     """When it was started, in seconds since the epoch. For people; nothing is decided by it."""
 
     @property
-    def process(self) -> Process:
-        return Process(self.pid, self.started)
+    def process(self) -> ServerProcess:
+        return ServerProcess(self.pid, self.started)
 
     @property
     def url(self) -> str:
@@ -76,15 +76,15 @@ class ServerFolder:
     def request(self) -> Path:
         return self.path / "start.request"
 
-    def read(self) -> Record | None:
+    def read(self) -> ServerRecord | None:
         """The record, or None when there is none that can be read (half-written ones do not occur, foreign ones may)."""
         try:
             data = json.loads(self.record_file.read_text(encoding="utf-8"))
-            return Record(**data)
+            return ServerRecord(**data)
         except (OSError, ValueError, TypeError):
             return None
 
-    def write(self, record: Record) -> None:
+    def write(self, record: ServerRecord) -> None:
         private_file(self.record_file, json.dumps(asdict(record)))
 
     def forget(self) -> None:

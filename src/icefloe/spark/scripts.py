@@ -43,7 +43,7 @@ def admit_modules(*folders: Path) -> None:
     paths = [str(folder) for folder in folders]
     sys.path[:0] = paths
     # Its `register_pickle_by_value` takes only what is imported already.
-    cloudpickle._PICKLE_BY_VALUE_MODULES |= {found.name for found in pkgutil.iter_modules(paths)}
+    cloudpickle._PICKLE_BY_VALUE_MODULES |= {module.name for module in pkgutil.iter_modules(paths)}
 
 
 def run_file(script: Path, job: Job, *, shown: str) -> None:
@@ -54,14 +54,14 @@ def run_file(script: Path, job: Job, *, shown: str) -> None:
 
 def run_function(name: str, job: Job, *, folder: Path) -> None:
     """Call ``module:function`` with what its parameters are named after; a map that it returns becomes outputs."""
-    function = found(name)
+    function = load_function(name)
     with jobs.running(job), _users_errors(folder, name, ""):
         result = function(*job.args, **arguments(function, job))
         if isinstance(result, Mapping):
             job.output(result)
 
 
-def found(name: str) -> Callable[..., Any]:
+def load_function(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), attribute)
@@ -82,17 +82,17 @@ def arguments(function: Callable[..., Any], job: Job) -> dict[str, Any]:
     """``spark`` and ``session`` are the session, ``job`` is the job, every other name a parameter, as its annotation says."""
     own = {"spark": job.session, "session": job.session, "job": job}
     wanted = list(inspect.signature(function).parameters.values())[len(job.args) :]
-    given: dict[str, Any] = {}
-    for one in wanted:
-        if one.kind is one.VAR_KEYWORD:
-            given |= {name: value for name, value in job.params.items() if name not in given}
-        elif one.kind is one.VAR_POSITIONAL:
+    values: dict[str, Any] = {}
+    for parameter in wanted:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            values |= {name: value for name, value in job.params.items() if name not in values}
+        elif parameter.kind is parameter.VAR_POSITIONAL:
             continue
-        elif one.name in own:
-            given[one.name] = own[one.name]
-        elif one.name in job.params or one.default is one.empty:
-            given[one.name] = converted(one.name, job.params[one.name], one.annotation)
-    return given
+        elif parameter.name in own:
+            values[parameter.name] = own[parameter.name]
+        elif parameter.name in job.params or parameter.default is parameter.empty:
+            values[parameter.name] = converted(parameter.name, job.params[parameter.name], parameter.annotation)
+    return values
 
 
 @contextmanager
@@ -141,10 +141,10 @@ def _last_line(error: BaseException, folder: Path, shown: str, script: str) -> s
 
 
 def _is_library(filename: str) -> bool:
-    here = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[1]
     return (
         filename.startswith("<")
         or "site-packages" in filename
-        or Path(filename).is_relative_to(here)
+        or Path(filename).is_relative_to(package)
         or Path(filename).is_relative_to(Path(runpy.__file__).parent)
     )

@@ -29,8 +29,8 @@ from icefloe.environment import for_spark_server
 from icefloe.errors import IcefloeError
 from icefloe.spark import jars, java
 from icefloe.spark.launch import ServerCommand, server_command
-from icefloe.spark.record import Lock, Record, ServerFolder
-from icefloe.spark.watchdog import Launch
+from icefloe.spark.record import Lock, ServerFolder, ServerRecord
+from icefloe.spark.watchdog import ServerLaunch
 
 START_SECONDS = 180.0
 ATTEMPT_VARIABLE = "ICEFLOE_ATTEMPT"
@@ -47,7 +47,7 @@ class SparkServerError(IcefloeError):
 
 
 @dataclass(frozen=True)
-class Status:
+class ServerStatus:
     """What is known of the server without touching it."""
 
     running: bool
@@ -59,10 +59,10 @@ class Status:
 
 
 @dataclass
-class Lease:
+class ServerLease:
     """A running server that will not be ended for idleness until this is released (or the process ends)."""
 
-    record: Record
+    record: ServerRecord
     _lock: Lock
 
     @property
@@ -77,7 +77,7 @@ def folder_of(config: Config) -> ServerFolder:
     return ServerFolder(config.home / "spark")
 
 
-def ensure(config: Config, *, note: Note | None = None) -> Lease:
+def ensure(config: Config, *, note: Note | None = None) -> ServerLease:
     """A server that answers, started when there is none. ``note`` is told what is being waited for."""
     tell = note or (lambda _: None)
     folder = folder_of(config)
@@ -87,7 +87,7 @@ def ensure(config: Config, *, note: Note | None = None) -> Lease:
     in_use.touch()
     try:
         record = _requested(folder, tell) if ATTEMPT_VARIABLE in os.environ else _own(config, folder, in_use, tell)
-        return Lease(record, in_use)
+        return ServerLease(record, in_use)
     except BaseException:
         in_use.release()
         raise
@@ -105,13 +105,13 @@ def start_if_requested(config: Config) -> bool:
     return True
 
 
-def status(config: Config) -> Status:
+def status(config: Config) -> ServerStatus:
     """Whether a server runs, and which."""
     folder = folder_of(config)
     record = folder.read()
     if record is None or not record.process.alive():
-        return Status(running=False)
-    return Status(
+        return ServerStatus(running=False)
+    return ServerStatus(
         running=True,
         ready=_answers(record.port),
         pid=record.pid,
@@ -138,7 +138,7 @@ def stop(config: Config) -> bool:
 # -- starting ------------------------------------------------------------------------------------------------------------
 
 
-def _own(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Record:
+def _own(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> ServerRecord:
     """The running server if it is the right one, else a new one."""
     start = folder.start_lock()
     try:
@@ -147,13 +147,13 @@ def _own(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Reco
             start.take()
         record = _usable(config, folder, in_use, tell) or _started(config, folder, start, tell)
         if not folder.watchdog_lock().taken_elsewhere():
-            _spawn_watchdog(folder, Launch(config.spark.idle_minutes * 60, environment=for_spark_server(config)))
+            _spawn_watchdog(folder, ServerLaunch(config.spark.idle_minutes * 60, environment=for_spark_server(config)))
         return record
     finally:
         start.release()
 
 
-def _requested(folder: ServerFolder, tell: Note) -> Record:
+def _requested(folder: ServerFolder, tell: Note) -> ServerRecord:
     """The running server, or the one that the attempt's worker starts now. Its settings are the worker's business."""
     record = _answering(folder)
     if record is not None:
@@ -175,12 +175,12 @@ def _requested(folder: ServerFolder, tell: Note) -> Record:
     return record
 
 
-def _answering(folder: ServerFolder) -> Record | None:
+def _answering(folder: ServerFolder) -> ServerRecord | None:
     record = folder.read()
     return record if record is not None and record.process.alive() and _answers(record.port) else None
 
 
-def _usable(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> Record | None:
+def _usable(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> ServerRecord | None:
     """The recorded server, if it is alive, answers and was started with today's configuration."""
     record = folder.read()
     if record is None or not record.process.alive():
@@ -204,7 +204,7 @@ def _usable(config: Config, folder: ServerFolder, in_use: Lock, tell: Note) -> R
     return None
 
 
-def _started(config: Config, folder: ServerFolder, start: Lock, tell: Note) -> Record:
+def _started(config: Config, folder: ServerFolder, start: Lock, tell: Note) -> ServerRecord:
     command = _command(config, folder, tell)
     tell("starting the Spark server")
     for attempt in (1, 2, 3):
@@ -220,14 +220,14 @@ class _PortTakenError(SparkServerError):
     """Somebody took the free port between our look and the server's start."""
 
 
-def _start_once(config: Config, folder: ServerFolder, start: Lock, command: ServerCommand) -> Record:
+def _start_once(config: Config, folder: ServerFolder, start: Lock, command: ServerCommand) -> ServerRecord:
     folder.forget()
     _clear_scratch(folder)
     port, token = _free_port(), secrets.token_urlsafe(32)
     environment = for_spark_server(config)
     # What runs Python functions inside Spark: the default is whatever `python3` is, which may not have PySpark.
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    launch = Launch(
+    launch = ServerLaunch(
         idle_seconds=config.spark.idle_minutes * 60,
         command=command.write(folder, port=port, token=token),
         environment=environment,
@@ -252,7 +252,7 @@ def _start_once(config: Config, folder: ServerFolder, start: Lock, command: Serv
     return record
 
 
-def _wait_until_ready(record: Record, folder: ServerFolder) -> None:
+def _wait_until_ready(record: ServerRecord, folder: ServerFolder) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not _answers(record.port):
         if not record.process.alive():
@@ -272,7 +272,7 @@ def _command(config: Config, folder: ServerFolder, tell: Note) -> ServerCommand:
     return server_command(config, runtime, paths, folder)
 
 
-def _spawn_watchdog(folder: ServerFolder, launch: Launch) -> subprocess.Popen[str]:
+def _spawn_watchdog(folder: ServerFolder, launch: ServerLaunch) -> subprocess.Popen[str]:
     descriptor = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         watchdog = subprocess.Popen(

@@ -37,17 +37,17 @@ def split(text: str) -> list[Statement]:
         tokens = Spark().tokenize(text)
     except TokenError as error:
         raise UsageError(f"this SQL cannot be read: {error}") from error
-    found: list[Statement] = []
+    statements: list[Statement] = []
     current: list[Token] = []
     depth = 0
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON and depth == 0:
-            found += _statement(text, current)
+            statements += _statement(text, current)
             current = []
             continue
         depth = _depth(depth, current, token)
         current.append(token)
-    return found + _statement(text, current)
+    return statements + _statement(text, current)
 
 
 def _depth(depth: int, before: list[Token], token: Token) -> int:

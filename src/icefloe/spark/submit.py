@@ -17,7 +17,7 @@ from icefloe.config import Config
 from icefloe.environment import take_over
 from icefloe.spark import jars, java, memory
 from icefloe.spark.launch import QUIET_LOG
-from icefloe.spark.order import PROPERTIES, Order
+from icefloe.spark.order import PROPERTIES, ProgramOrder
 from icefloe.spark.program import report, say
 from icefloe.spark.record import private_file
 from icefloe.spark.settings import as_properties, for_joining
@@ -30,7 +30,7 @@ def main() -> int:
 
     def become() -> None:
         take_over(file.parent, keep=True)  # the driver needs it too
-        order = Order.read(file)
+        order = ProgramOrder.read(file)
         config = configuration.load(Path(order.config))
         argv, environment = command(config, order, file)
         os.chdir(config.root)
@@ -39,7 +39,7 @@ def main() -> int:
     return report(become, {})
 
 
-def command(config: Config, order: Order, order_file: Path) -> tuple[list[str], dict[str, str]]:
+def command(config: Config, order: ProgramOrder, order_file: Path) -> tuple[list[str], dict[str, str]]:
     """The command line, which holds no secret, and its environment."""
     folder = order_file.parent
     runtime = java.find(config.spark.java_home)
@@ -66,7 +66,7 @@ def command(config: Config, order: Order, order_file: Path) -> tuple[list[str], 
     return argv, environment
 
 
-def properties(config: Config, order: Order, paths: list[Path], folder: Path) -> dict[str, str]:
+def properties(config: Config, order: ProgramOrder, paths: list[Path], folder: Path) -> dict[str, str]:
     """What ``icefloe spark-conf`` prints, then the step's own, which win."""
     logging = folder / "log4j2.properties"
     logging.write_text(QUIET_LOG, encoding="utf-8")
@@ -84,8 +84,8 @@ def properties(config: Config, order: Order, paths: list[Path], folder: Path) ->
 
 def spark_home() -> Path:
     """The Spark that ``SPARK_HOME`` names, else the one inside PySpark."""
-    given = os.environ.get("SPARK_HOME")
-    return Path(given) if given else jars.spark_jars_folder().parent
+    configured = os.environ.get("SPARK_HOME")
+    return Path(configured) if configured else jars.spark_jars_folder().parent
 
 
 if __name__ == "__main__":

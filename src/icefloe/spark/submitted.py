@@ -20,7 +20,7 @@ from icefloe.spark import batch, targets
 from icefloe.spark.driver import watched
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import PROPERTIES, Order, ProgramKind
+from icefloe.spark.order import PROPERTIES, ProgramKind, ProgramOrder
 from icefloe.spark.program import carrier, carry_out, report, say
 
 
@@ -28,13 +28,13 @@ def main() -> int:
     file = Path(sys.argv[1])
     take_over(file.parent)
     file.with_name(PROPERTIES).unlink(missing_ok=True)  # Spark has read it
-    order = Order.read(file)
+    order = ProgramOrder.read(file)
     signal.signal(signal.SIGTERM, _cancel)
     published: dict[str, int] = {}
     return report(lambda: _run(order, published), published)
 
 
-def _run(order: Order, published: dict[str, int]) -> None:
+def _run(order: ProgramOrder, published: dict[str, int]) -> None:
     from pyspark.sql import SparkSession
 
     with short_errors():

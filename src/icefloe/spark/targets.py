@@ -96,26 +96,26 @@ def _by_words(statement: Statement, where: str) -> Write:
     """A statement that sqlglot does not know: the table behind INSERT INTO and the like, wherever in it that stands."""
     tokens = Spark().tokenize(statement.text)
     words = [token.text.upper() for token in tokens]
-    found: dict[str, None] = {}
+    targets: dict[str, None] = {}
     starts_anew = True
     for index, word in enumerate(words):
         follows = words[index + 1] if index + 1 < len(words) else ""
         writes = (word in _VERBS and follows in (*_VERBS[word], "WITH")) or (word == "UPDATE" and starts_anew)
         if writes and words[0] not in ("EXPLAIN", "DESCRIBE", "DESC", "ALTER", "SHOW"):
-            found[_name_at(tokens, index + 1, statement, where)] = None
+            targets[_name_at(tokens, index + 1, statement, where)] = None
         starts_anew = word in (";", "BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT")
     if words[:2] == ["REPLACE", "TABLE"] and "AS" in words:
         return Write(statement, _name_at(tokens, 1, statement, where), Effect.TABLE)
-    if not found:
+    if not targets:
         definition = words[0] in ("ALTER", "CREATE", "DROP", "REPLACE")
         return Write(statement, None, Effect.DEFINITION if definition else Effect.NONE)
-    if len(found) > 1:
+    if len(targets) > 1:
         raise UnknownTargetError(
-            f"one statement that writes to several tables ({', '.join(found)}) cannot be published table by table",
+            f"one statement that writes to several tables ({', '.join(targets)}) cannot be published table by table",
             where=_place(statement, where),
             hint="write one statement per table",
         )
-    return Write(statement, next(iter(found)), Effect.ROWS)
+    return Write(statement, next(iter(targets)), Effect.ROWS)
 
 
 def _name_at(tokens: list[Token], index: int, statement: Statement, where: str) -> str:

@@ -1,6 +1,6 @@
 """The process beside a Spark server: starts it, outlives whoever asked for it, ends it when nobody uses it.
 
-``python -m icefloe.spark.watchdog FOLDER`` reads a :class:`Launch` as JSON from its standard input. With a command it forks;
+``python -m icefloe.spark.watchdog FOLDER`` reads a :class:`ServerLaunch` as JSON from its standard input. With a command it forks;
 the child *records itself* and then becomes Java, so that there is no moment in which a server runs that no record names. Without a
 command it watches the recorded server, whose first watchdog was killed.
 
@@ -18,15 +18,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from icefloe.spark.process import Process
-from icefloe.spark.record import Record, ServerFolder, now
+from icefloe.spark.process import ServerProcess
+from icefloe.spark.record import ServerFolder, ServerRecord, now
 
 BUSY_SHARE = 0.05
 """Share of one core above which a server without clients counts as working. An idle Spark uses about 0.01."""
 
 
 @dataclass(frozen=True)
-class Launch:
+class ServerLaunch:
     """What to start and for how long to keep it."""
 
     idle_seconds: float
@@ -44,7 +44,7 @@ class Launch:
 
 def main() -> None:
     folder = ServerFolder(Path(sys.argv[1]))
-    launch = Launch(**json.load(sys.stdin))
+    launch = ServerLaunch(**json.load(sys.stdin))
     lock = folder.watchdog_lock()
     if launch.command:
         process = _start(folder, launch, launch.command)
@@ -58,7 +58,7 @@ def main() -> None:
         watch(folder, process, launch.idle_seconds)
 
 
-def watch(folder: ServerFolder, process: Process, idle_seconds: float) -> None:
+def watch(folder: ServerFolder, process: ServerProcess, idle_seconds: float) -> None:
     """Return when the server is gone: ended by itself, by somebody, or by us after ``idle_seconds`` without use."""
     tick = min(2.0, idle_seconds / 4)
     last_use, last_look, last_cpu = time.monotonic(), time.monotonic(), process.cpu_seconds()
@@ -80,31 +80,31 @@ def watch(folder: ServerFolder, process: Process, idle_seconds: float) -> None:
             in_use.release()
 
 
-def _start(folder: ServerFolder, launch: Launch, command: list[str]) -> Process | None:
+def _start(folder: ServerFolder, launch: ServerLaunch, command: list[str]) -> ServerProcess | None:
     if launch.start_lock is not None:
         os.set_inheritable(launch.start_lock, False)  # the child's copy closes when it becomes Java: after the record
     pid = os.fork()
     if pid == 0:
         try:
-            own = Process.of(os.getpid())
+            own = ServerProcess.of(os.getpid())
             assert own is not None
-            folder.write(Record(own.pid, own.started, launch.port, launch.token, launch.settings, now()))
+            folder.write(ServerRecord(own.pid, own.started, launch.port, launch.token, launch.settings, now()))
             os.execve(command[0], command, launch.environment or dict(os.environ))
         except BaseException as error:
             print(f"cannot start {command[0]}: {error}", file=sys.stderr, flush=True)
             os._exit(127)
     if launch.start_lock is not None:
         os.close(launch.start_lock)
-    return Process.of(pid)
+    return ServerProcess.of(pid)
 
 
-def _runs(process: Process) -> bool:
+def _runs(process: ServerProcess) -> bool:
     with suppress(ChildProcessError):  # not our child: a server that was recorded before
         os.waitpid(process.pid, os.WNOHANG)
     return process.alive()
 
 
-def _end(process: Process) -> None:
+def _end(process: ServerProcess) -> None:
     process.end()
     _runs(process)
 

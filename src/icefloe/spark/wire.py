@@ -32,7 +32,7 @@ class StreamingError(UsageError):
     code = "spark.streaming"
 
 
-class Wire(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+class WriteInterceptor(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
     """Passes everything through until :attr:`fence` is set."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Wire(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
             replaced.operation_id = str(uuid4())
             return continuation(details, replaced)
         call = continuation(details, request)
-        return _Watched(call, partial(self.fence.ended, write)) if write.effect is Effect.TABLE else call
+        return _WatchedStream(call, partial(self.fence.ended, write)) if write.effect is Effect.TABLE else call
 
 
 def operation_id(request: Any) -> str:
@@ -65,7 +65,7 @@ def operation_id(request: Any) -> str:
     return str(request.operation_id)
 
 
-class _Watched:
+class _WatchedStream:
     """A response stream that tells when it has ended; otherwise the stream itself."""
 
     def __init__(self, call: Any, ended: Callable[[], object]) -> None:
@@ -97,8 +97,8 @@ def written_by(plan: Any) -> Write | None:
     kind = command.WhichOneof("command_type")
     if kind == "sql_command":
         text = _text(command.sql_command)
-        found = parse(text, where="spark.sql") if text else ()
-        return found[0] if len(found) == 1 else None
+        writes = parse(text, where="spark.sql") if text else ()
+        return writes[0] if len(writes) == 1 else None
     if kind == "write_operation_v2":
         return _v2(command.write_operation_v2)
     if kind == "write_operation":

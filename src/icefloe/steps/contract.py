@@ -215,9 +215,9 @@ class ProcessResult:
 
 def builtin(name: str) -> StepType:
     """The description of one of this package's own types."""
-    found = BUILTIN.find(name)
-    assert found is not None, name
-    return found
+    step_type = BUILTIN.find(name)
+    assert step_type is not None, name
+    return step_type
 
 
 class StepRuntime(ABC):

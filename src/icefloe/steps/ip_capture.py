@@ -14,15 +14,14 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from icefloe.capture import commits, completeness, published, release
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.capturing import BuiltCapture, Busy, CaptureRequest, Capturing
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.capture_attempt import BuiltCapture, CaptureAttempt, CaptureRequest, ConsumerBusy
 from icefloe.capture.errors import CaptureLostError, StartError
-from icefloe.capture.planning import Bounds
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.config import Config
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.lake import Lake, history
 from icefloe.lake.errors import TableNotFoundError
-from icefloe.steps.completing import definition_of, goal_of, steps_behind, write_of, write_targets
 from icefloe.steps.contract import (
     Cause,
     Done,
@@ -35,7 +34,8 @@ from icefloe.steps.contract import (
     Waiting,
     builtin,
 )
-from icefloe.steps.writing import ranges
+from icefloe.steps.watermark_goal import definition_of, goal_of, steps_behind, write_of, write_targets
+from icefloe.steps.write import ranges
 from icefloe.store import runs
 from icefloe.workflow import write_ranges
 from icefloe.workflow.consumers import consumer_name
@@ -77,8 +77,8 @@ class IpCaptureStep(StepRuntime):
         tables = tuple(lake.canonical_name(table) for table in settings.source_tables)
         columns = range_columns_of(settings, lake, tables)
         anew = _writes_a_range(context)
-        wish = _completing(
-            wish_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
+        options = _with_watermark(
+            options_of(settings, lake, tables, columns, context.config), goal_of(context, settings, lake, tables)
         )
         request = CaptureRequest(
             consumer=settings.consumer or consumer_name(context.workflow_id, context.step_path),
@@ -90,9 +90,9 @@ class IpCaptureStep(StepRuntime):
             ref=settings.ref,
             start=settings.start,
             bounds=bounds_of(settings),
-            wish=replace(wish, skip_empty=wish.skip_empty and not anew),
+            options=replace(options, skip_empty=options.skip_empty and not anew),
         )
-        taken = Capturing(
+        capture = CaptureAttempt(
             lake,
             context.database,
             request,
@@ -101,24 +101,26 @@ class IpCaptureStep(StepRuntime):
             before_first=lambda: _refuse_filled_targets(context, lake),
             check=context.check,
         ).take()
-        if isinstance(taken, Busy):
-            return Waiting({}, _WAIT_SECONDS, f"run {taken.run_id} still holds the open capture of {request.consumer}")
-        _tell(context, taken)
+        if isinstance(capture, ConsumerBusy):
+            return Waiting(
+                {}, _WAIT_SECONDS, f"run {capture.run_id} still holds the open capture of {request.consumer}"
+            )
+        _tell(context, capture)
         outputs = published.parameters(
-            taken.sources, capture_id=taken.capture.id, catalog=lake.tables.name, range_columns=columns
+            capture.sources, capture_id=capture.capture.id, catalog=lake.tables.name, range_columns=columns
         )
-        if anew and not taken.has_changes:
+        if anew and not capture.has_changes:
             context.log("nothing changed, but a range is to be written anew: the rest is run")
-        if taken.has_changes or anew or settings.on_empty == "run":
+        if capture.has_changes or anew or settings.on_empty == "run":
             return Done(Outcome(OutcomeKind.SUCCEEDED, outputs))
         context.log("nothing changed: the checkpoint moves, and the rest has nothing to do")
 
         def settle() -> None:
-            release.settle(lake, context.database, [taken.capture], time.time())
+            release.settle(lake, context.database, [capture.capture], time.time())
 
         return Done(
             Outcome(OutcomeKind.SUCCEEDED, outputs, skips_rest="nothing changed in the sources"),
-            in_transaction=lambda connection: commits.commit(connection, [taken.capture], time.time()),
+            in_transaction=lambda connection: commits.commit(connection, [capture.capture], time.time()),
             after_commit=settle,
         )
 
@@ -127,7 +129,7 @@ def bounds_of(settings: IpCaptureSettings) -> Bounds:
     return Bounds(settings.max_snapshots, settings.max_files, settings.max_rows, settings.max_bytes)
 
 
-def wish_of(
+def options_of(
     settings: IpCaptureSettings,
     lake: Lake,
     tables: tuple[str, ...],
@@ -149,14 +151,14 @@ def wish_of(
     )
 
 
-def _completing(wish: CaptureOptions, goal: completeness.WatermarkGoal | None) -> CaptureOptions:
-    """The wish with a watermark to derive: its column's range has to be found too."""
+def _with_watermark(options: CaptureOptions, goal: completeness.WatermarkGoal | None) -> CaptureOptions:
+    """The options with a watermark to derive: its column's range has to be found too."""
     if goal is None or goal.columns is None:
-        return replace(wish, completes=goal)
-    asked = dict(wish.columns)
+        return replace(options, completes=goal)
+    columns = dict(options.columns)
     for table, column in goal.columns.items():
-        asked[table] = (*asked.get(table, ()), column)
-    return replace(wish, completes=goal, columns=asked)
+        columns[table] = (*columns.get(table, ()), column)
+    return replace(options, completes=goal, columns=columns)
 
 
 def _has_ended(context: StepContext, run_id: str) -> bool:
@@ -171,10 +173,10 @@ def _writes_a_range(context: StepContext) -> bool:
     Raises for what is no range, before anything is captured.
     """
     behind = list(steps_behind(definition_of(context), context.key.step_id))
-    given = context.params.get(write_ranges.PARAMETER)
-    if given is None:
+    value = context.params.get(write_ranges.PARAMETER)
+    if value is None:
         return any(write.get("range") for write in map(write_of, behind) if write is not None)
-    ranges.order(given, None, f"run {context.key.run_id}, step {context.key.step_id}")
+    ranges.order(value, None, f"run {context.key.run_id}, step {context.key.step_id}")
     # A subworkflow is given all parameters, and may have such a step.
     return any(isinstance(step, SubworkflowStep) or write_of(step) is not None for step in behind)
 
@@ -215,15 +217,15 @@ def _alias(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> 
 def _columns(
     settings: IpCaptureSettings, lake: Lake, ranges: Mapping[str, Mapping[str, str]]
 ) -> dict[str, tuple[str, ...]]:
-    asked: dict[str, tuple[str, ...]] = {}
+    by_table: dict[str, tuple[str, ...]] = {}
     if isinstance(settings.columns, dict):
-        asked = {lake.canonical_name(table): tuple(names) for table, names in settings.columns.items()}
+        by_table = {lake.canonical_name(table): tuple(names) for table, names in settings.columns.items()}
     elif settings.columns:
-        asked = {"*": tuple(settings.columns)}
+        by_table = {"*": tuple(settings.columns)}
     for columns in ranges.values():
         for table, column in columns.items():
-            asked[table] = (*asked.get(table, ()), column)
-    return asked
+            by_table[table] = (*by_table.get(table, ()), column)
+    return by_table
 
 
 def range_columns_of(settings: IpCaptureSettings, lake: Lake, tables: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -244,21 +246,21 @@ def range_columns_of(settings: IpCaptureSettings, lake: Lake, tables: tuple[str,
     return out
 
 
-def _tell(context: StepContext, taken: BuiltCapture) -> None:
-    for source in taken.sources:
-        found = source.found
+def _tell(context: StepContext, capture: BuiltCapture) -> None:
+    for source in capture.sources:
+        changes = source.found
         start = source.start.snapshot_id if source.start else "the beginning"
         end = source.end.snapshot_id if source.end else "no snapshot yet"
         context.log(
-            f"{source.table}: {start} -> {end}, {found.get('added_rows') or 0} rows in "
-            f"{found.get('added_files') or 0} files, change table {source.change_table or 'not made'}"
+            f"{source.table}: {start} -> {end}, {changes.get('added_rows') or 0} rows in "
+            f"{changes.get('added_files') or 0} files, change table {source.change_table or 'not made'}"
         )
-        if found.get("skipped_operations"):
-            context.log(f"{source.table}: ignored operations {found['skipped_operations']}")
-    complete = completeness.reached(taken.sources)
+        if changes.get("skipped_operations"):
+            context.log(f"{source.table}: ignored operations {changes['skipped_operations']}")
+    complete = completeness.reached(capture.sources)
     if complete is not None:
         until = datetime.fromtimestamp(complete[1], UTC).isoformat(sep=" ", timespec="seconds")
         context.log(f"with the commit {complete[0]} is complete up to {until} at least")
-    for source in taken.sources:
+    for source in capture.sources:
         if source.completes is not None and source.through is None:
             context.log(f"the watermark of {source.completes} stays: how far {source.table} is complete is not known")

@@ -28,7 +28,7 @@ from icefloe.workflow.step_types import IpCommitSettings, StepType
 from icefloe.workflow.values import TypedValue
 from icefloe.workflow.versions import WorkflowVersion
 
-_GOOD = ("SUCCEEDED", "UNSATISFIED", "DISABLED")
+_GOOD = ("SUCCEEDED", "UNSATISFIED")
 
 
 class IpCommitStep(StepRuntime):
@@ -74,8 +74,8 @@ class IpCommitStep(StepRuntime):
 def _captured(context: StepContext, step_id: str) -> CaptureRecord:
     """The capture that a step of this run holds, or has committed already."""
     with context.database.read() as connection:
-        found = captures.captures_of_run(connection, context.root_run_id, step_id)
-    for record in reversed(found):
+        records = captures.captures_of_run(connection, context.root_run_id, step_id)
+    for record in reversed(records):
         if record.state in ("built", "committed"):
             return record
     raise NoCaptureError(

@@ -139,13 +139,13 @@ def read_outputs(file: Path) -> dict[str, TypedValue]:
 
 
 def _lines(text: str) -> dict[str, object]:
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for line in text.splitlines():
         name, separator, value = line.partition("=")
         if not separator:
             raise ValueError(f"neither JSON nor name=value: {line[:60]!r}")
-        found[name.strip()] = value.strip()
-    return found
+        values[name.strip()] = value.strip()
+    return values
 
 
 def python_program() -> str:

@@ -60,17 +60,17 @@ class Registry:
         return runtime
 
     def find(self, name: str) -> StepRuntime:
-        found = self._runtimes.get(fold(name))
-        if found is None and fold(name) in self._own:
+        step_runtime = self._runtimes.get(fold(name))
+        if step_runtime is None and fold(name) in self._own:
             module, _, class_name = self._own[fold(name)].partition(":")
-            found = self._add(getattr(import_module(module), class_name)())
-        if found is None:
+            step_runtime = self._add(getattr(import_module(module), class_name)())
+        if step_runtime is None:
             known = ", ".join(sorted({*OWN, *(runtime.type.name for runtime in self._added)}))
             raise UnknownStepTypeError(
                 f"no step type {name!r} is installed on this worker (there are {known})",
                 hint="install the package that brings it where the worker runs, then: icefloe restart RUN",
             )
-        return found
+        return step_runtime
 
     def types(self) -> StepTypes:
         """For the loader: the built-in descriptions, and those of the types added from outside."""

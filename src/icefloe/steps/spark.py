@@ -29,8 +29,8 @@ from icefloe.lake.pins import slug
 from icefloe.spark import jars, java, server, targets
 from icefloe.spark.fence import branches_of
 from icefloe.spark.marks import CapturedRange, Mark
-from icefloe.spark.order import Order
 from icefloe.spark.order import ProgramKind as Script
+from icefloe.spark.order import ProgramOrder
 from icefloe.steps.contract import (
     Cause,
     Command,
@@ -45,7 +45,7 @@ from icefloe.steps.contract import (
     builtin,
 )
 from icefloe.steps.process import PUBLISHED_FILE, default_outcome, environment, python_program, write_private
-from icefloe.steps.writing import ranges, recording, write_job, write_report
+from icefloe.steps.write import ranges, write_job, write_record, write_report
 from icefloe.store import captures, spark_sessions
 from icefloe.store.captures import CaptureRecord
 from icefloe.store.spark_sessions import SparkSessionRecord
@@ -56,7 +56,7 @@ from icefloe.workflow.values import TypedValue, plain
 
 IMPORTS = (
     "icefloe.spark.program",
-    "icefloe.steps.writing.execution",
+    "icefloe.steps.write.execution",
     "pyiceberg.catalog.rest",
     "pyiceberg.catalog.sql",
     "pyiceberg.io.pyarrow",
@@ -102,15 +102,15 @@ class SparkStep(StepRuntime):
         outcome = default_outcome(context, result)
         settings = context.parsed(self.type)
         assert isinstance(settings, SparkSettings)
-        told = _told(context)
-        results: dict[str, int] = told.get("published", {})
+        report = _report(context)
+        results: dict[str, int] = report.get("published", {})
         written = write_report.read(context.folder)
-        held = _held(context)
-        mark = _mark(context, held)
+        open_captures = _open_captures(context)
+        mark = _mark(context, open_captures)
 
         def record(connection: Connection) -> None:
             # Also after a failure: of several targets some may be published, and are not to be written again.
-            for capture in held:
+            for capture in open_captures:
                 for target, snapshot_id in results.items():
                     captures.publish(
                         connection,
@@ -122,11 +122,11 @@ class SparkStep(StepRuntime):
                         now=time.time(),
                     )
             if outcome.kind is OutcomeKind.SUCCEEDED:
-                spark_sessions.gone(connection, mark.text, time.time())
-                recording.record(connection, context, settings, mark, written, time.time())
+                spark_sessions.mark_ended(connection, mark.text, time.time())
+                write_record.record(connection, context, settings, mark, written, time.time())
 
         if outcome.kind is not OutcomeKind.SUCCEEDED:
-            error = told.get("error")
+            error = report.get("error")
             if error and outcome.kind is OutcomeKind.ERROR:
                 place = f"{error['where']}: " if error["where"] else ""
                 kind = (
@@ -181,17 +181,17 @@ def _refuse_contradictions(settings: SparkSettings, where: str) -> None:
         )
 
 
-def _order(context: StepContext, settings: SparkSettings) -> Order:
+def _order(context: StepContext, settings: SparkSettings) -> ProgramOrder:
     where = f"run {context.key.run_id}, step {context.key.step_id}"
     _refuse_contradictions(settings, where)
-    held = _held(context)
-    mark = _mark(context, held)
+    open_captures = _open_captures(context)
+    mark = _mark(context, open_captures)
     work: Mapping[str, Any] = {}
     if settings.write is not None:
         kind, script, shown = Script.CARRIED, write_job.CARRIER, where
-        sources = [Source.from_json(one) for capture in held for one in capture.sources]
+        sources = [Source.from_json(data) for capture in open_captures for data in capture.sources]
         text = context.script(settings.script)
-        logic = recording.logic_order(context, settings, settings.write, mark, text)
+        logic = write_record.logic_order(context, settings, settings.write, mark, text)
         anew = ranges.order(context.params.get(write_ranges.PARAMETER), settings.write.range, where)
         work = write_job.work(settings, text, sources, where, logic, anew).to_json()
     else:
@@ -203,7 +203,7 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
             connection,
             SparkSessionRecord(session_id, mark.text, context.key.run_id, context.key.step_id, branch, time.time()),
         )
-    return Order(
+    return ProgramOrder(
         kind=kind,
         config=str(context.config.root / FILE_NAME),
         script=script,
@@ -218,10 +218,12 @@ def _order(context: StepContext, settings: SparkSettings) -> Order:
         ref=settings.target_branch or "main",
         targets=tuple(settings.targets),
         args=tuple(settings.args),
-        captures=tuple(one for capture in held for one in _published(capture, context.config.catalog.name)),
-        known=_known(context, held, mark),
-        predecessors=tuple(one.session_id for one in earlier),
-        stale_branches=tuple(dict.fromkeys(one.branch for one in earlier)),
+        captures=tuple(
+            published for capture in open_captures for published in _published(capture, context.config.catalog.name)
+        ),
+        known=_known(context, open_captures, mark),
+        predecessors=tuple(session.session_id for session in earlier),
+        stale_branches=tuple(dict.fromkeys(session.branch for session in earlier)),
         work=work,
         folder=str(context.folder / "files"),
     )
@@ -277,18 +279,18 @@ def _conf_value(value: str | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _mark(context: StepContext, held: list[CaptureRecord]) -> Mark:
+def _mark(context: StepContext, open_captures: list[CaptureRecord]) -> Mark:
     """What this step does, named so that every attempt at the same work has the same name."""
     # The run's own id says which iterations of which loops it is in; without the root's it is the same in every run.
     loops = context.key.run_id.removeprefix(context.root_run_id).strip(":")
     place = "/".join((*([loops] if loops else []), *context.step_path))
-    taken = tuple(
+    ranges = tuple(
         CapturedRange(
             capture.id, capture.consumer, capture.base_version, _ends(capture, "start"), _ends(capture, "end")
         )
-        for capture in sorted(held, key=lambda one: one.consumer)
+        for capture in sorted(open_captures, key=lambda record: record.consumer)
     )
-    return Mark(place, context.root_run_id, context.era, taken)
+    return Mark(place, context.root_run_id, context.era, ranges)
 
 
 def _ends(capture: CaptureRecord, which: str) -> tuple[str, ...]:
@@ -298,20 +300,20 @@ def _ends(capture: CaptureRecord, which: str) -> tuple[str, ...]:
 
 
 def _published(capture: CaptureRecord, catalog: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    for source in (Source.from_json(one) for one in capture.sources):
+    parameters: list[Mapping[str, Any]] = []
+    for source in (Source.from_json(data) for data in capture.sources):
         values = published.parameters([source], capture_id=capture.id, catalog=catalog, range_columns={})
         plain_values = {name: plain(item.value) for name, item in values.items()}
-        found.append({"source": f"{catalog}.{source.table}", **plain_values})
-    return found
+        parameters.append({"source": f"{catalog}.{source.table}", **plain_values})
+    return parameters
 
 
-def _known(context: StepContext, held: list[CaptureRecord], mark: Mark) -> dict[str, int]:
+def _known(context: StepContext, open_captures: list[CaptureRecord], mark: Mark) -> dict[str, int]:
     """What the state database says is published, for all captures at hand."""
-    if not held:
+    if not open_captures:
         return {}
     with context.database.read() as connection:
-        rows = captures.publications_of(connection, [capture.id for capture in held])
+        rows = captures.publications_of(connection, [capture.id for capture in open_captures])
     iteration = -1 if context.iteration is None else context.iteration
     return {
         row["target"]: row["snapshot_id"]
@@ -320,7 +322,7 @@ def _known(context: StepContext, held: list[CaptureRecord], mark: Mark) -> dict[
     }
 
 
-def _held(context: StepContext) -> list[CaptureRecord]:
+def _open_captures(context: StepContext) -> list[CaptureRecord]:
     """The captures that this run holds open."""
     with context.database.read() as connection:
         return captures.held_by_run(connection, context.root_run_id)
@@ -340,14 +342,14 @@ def _drop_left_behind(context: StepContext, tables: Sequence[str]) -> None:
     lake = Lake.open(context.config)
     for name in tables:
         table = lake.table(name)
-        found = branches_of(table.metadata.refs, dead)
-        if found:
-            lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in found])
+        stale = branches_of(table.metadata.refs, dead)
+        if stale:
+            lake.tables.set_refs(table.identifier, [RefChange(ref, None) for ref in stale])
 
 
-def _told(context: StepContext) -> dict[str, Any]:
+def _report(context: StepContext) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((context.folder / PUBLISHED_FILE).read_text(encoding="utf-8"))
+        report: dict[str, Any] = json.loads((context.folder / PUBLISHED_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
-    return found
+    return report

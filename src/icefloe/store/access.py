@@ -59,6 +59,11 @@ def token_by_digest(connection: Connection, digest: str) -> TokenRecord | None:
     return TokenRecord(**row._mapping) if row else None
 
 
+def token_by_id(connection: Connection, token_id: str) -> TokenRecord | None:
+    row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).first()
+    return TokenRecord(**row._mapping) if row else None
+
+
 def token(connection: Connection, name: str) -> TokenRecord | None:
     row = connection.execute(sa.select(tokens).where(tokens.c.name == name)).first()
     return TokenRecord(**row._mapping) if row else None

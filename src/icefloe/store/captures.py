@@ -83,13 +83,13 @@ class CaptureRecord:
 
 def ensure_consumer(connection: Connection, name: str, workflow_id: str, now: float) -> ConsumerRecord:
     """The consumer, held until the transaction ends; made when it is new."""
-    found = lock_consumer(connection, name)
-    if found is None:
+    consumer = lock_consumer(connection, name)
+    if consumer is None:
         values = {"name": name, "workflow_id": workflow_id, "version": 0, "created_at": now}
         insert_if_absent(connection, consumers, values)
-        found = lock_consumer(connection, name)
-        assert found is not None
-    return found
+        consumer = lock_consumer(connection, name)
+        assert consumer is not None
+    return consumer
 
 
 def lock_consumer(connection: Connection, name: str) -> ConsumerRecord | None:
@@ -278,6 +278,45 @@ def targets_of(connection: Connection, name: str) -> list[str]:
         .distinct()
     )
     return sorted(str(target) for target in connection.execute(query).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationSummary:
+    """When a consumer's batch was last published to a target."""
+
+    consumer: str
+    target: str
+    published_at: float
+
+
+def publications_by_target(connection: Connection) -> list[PublicationSummary]:
+    """One line for each consumer and target."""
+    query = (
+        sa.select(captures.c.consumer, publications.c.target, sa.func.max(publications.c.published_at))
+        .join(captures, captures.c.id == publications.c.capture_id)
+        .group_by(captures.c.consumer, publications.c.target)
+    )
+    return [PublicationSummary(*row) for row in connection.execute(query)]
+
+
+def sources_by_consumer(connection: Connection) -> list[tuple[str, str]]:
+    """Consumer and source: of every checkpoint, and of every open capture."""
+    query = sa.select(checkpoints.c.consumer, checkpoints.c.source)
+    pairs = {(str(row[0]), str(row[1])) for row in connection.execute(query)}
+    held = open_captures(connection).values()
+    return sorted(pairs | {(one.consumer, source["table"]) for one in held for source in one.sources})
+
+
+def all_checkpoints(connection: Connection) -> list[CheckpointRecord]:
+    query = sa.select(checkpoints).order_by(checkpoints.c.consumer, checkpoints.c.source)
+    return [CheckpointRecord(*row) for row in connection.execute(query)]
+
+
+def open_captures(connection: Connection) -> dict[str, CaptureRecord]:
+    """By consumer: each has one at most."""
+    # Literally the predicate of the partial index.
+    query = sa.select(captures).where(sa.text("captures.state IN ('planned', 'pinned', 'built')"))
+    return {row.consumer: capture_of(row) for row in connection.execute(query)}
 
 
 def consumers_of_workflow(connection: Connection, workflow_id: str) -> list[ConsumerRecord]:

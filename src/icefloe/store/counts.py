@@ -49,7 +49,8 @@ def state_counts(connection: Connection, now: float) -> StateCounts:
     for condition in (_READY, _WAITING, steps.c.owner.is_not(None)):
         query = sa.select(steps.c.type, steps.c.status, sa.func.count()).where(condition)
         for step_type, status, number in connection.execute(query.group_by(steps.c.type, steps.c.status)):
-            by_step[str(step_type), str(status)] = int(number)
+            key = str(step_type).lower(), str(status)  # as people write them: Shell, shell
+            by_step[key] = by_step.get(key, 0) + int(number)
     by_run = connection.execute(
         sa.select(runs.c.workflow_id, runs.c.status, sa.func.count())
         .where(_ACTIVE, runs.c.path == "")

@@ -103,10 +103,10 @@ class Database:
         except sa.exc.TimeoutError as error:
             raise StateUnreachableError(str(error), where=self.label) from error
 
-    def announce(self, connection: Connection, what: str = "") -> None:
+    def announce(self, connection: Connection, topic: str = "") -> None:
         """Wake who watches, when this transaction commits. On SQLite the commit itself is the hint."""
         if not self.is_sqlite:
-            connection.execute(sa.text("SELECT pg_notify(:channel, :what)"), {"channel": CHANNEL, "what": what})
+            connection.execute(sa.text("SELECT pg_notify(:channel, :what)"), {"channel": CHANNEL, "what": topic})
 
     def watch(self) -> Watch:
         return _FileWatch(self._engine) if self.is_sqlite else _NotifyWatch(self.url)
@@ -239,7 +239,7 @@ class _FileWatch:
         raw = engine.raw_connection()
         self._connection: Any = raw.driver_connection
         raw.detach()
-        self._seen = self._version()
+        self._last_version = self._version()
         self._changed_at = 0.0
 
     def _version(self) -> int:
@@ -247,13 +247,13 @@ class _FileWatch:
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while (now := self._version()) == self._seen:
+        while (now := self._version()) == self._last_version:
             clock = time.monotonic()
             if clock >= deadline:
                 return False
             interval = self.BUSY_INTERVAL if clock - self._changed_at < 1 else self.QUIET_INTERVAL
             time.sleep(min(interval, deadline - clock))
-        self._seen = now
+        self._last_version = now
         self._changed_at = time.monotonic()
         return True
 
@@ -296,16 +296,17 @@ class _NotifyWatch:
         self._drop()
 
 
-def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> None:
-    """Add a row unless one with its key is there. Saying it twice, or two at once, is fine."""
+def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Add a row unless one with its key is there; False: one is. Saying it twice, or two at once, is fine."""
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-        connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
+        done = connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
     else:
         from sqlalchemy.dialects.postgresql import insert as postgres_insert
 
-        connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
+        done = connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
+    return done.rowcount == 1
 
 
 def prepare_file(file: Path) -> None:

@@ -90,6 +90,17 @@ def version(connection: Connection, workflow_id: str, number: int) -> VersionRec
     return None if row is None else VersionRecord(*row)
 
 
+def versions(connection: Connection, workflow_id: str, most: int) -> list[tuple[int, float, str, str]]:
+    """Number, when and by whom it was pushed, and from which file; the newest first."""
+    columns = (
+        workflow_versions.c.version, workflow_versions.c.pushed_at, workflow_versions.c.pushed_by,
+        workflow_versions.c.source_name,
+    )  # fmt: skip
+    query = sa.select(*columns).where(workflow_versions.c.workflow_id == workflow_id)
+    rows = connection.execute(query.order_by(workflow_versions.c.version.desc()).limit(most))
+    return [(int(row[0]), float(row[1]), str(row[2]), str(row[3])) for row in rows]
+
+
 def take_number(connection: Connection, record: WorkflowRecord) -> int:
     """The next run's number. The caller holds the workflow's lock."""
     connection.execute(

@@ -35,12 +35,12 @@ class IncidentRecord:
 
 
 def open_if_new(
-    connection: Connection, *, workflow_id: str, kind: str, subject: str, message: str, told: str, now: float
+    connection: Connection, *, workflow_id: str, kind: str, subject: str, message: str, notified: str, now: float
 ) -> None:
-    """Open an incident, unless it is open. ``told`` OPENED: nobody wants to hear of it."""
+    """Open an incident, unless it is open. ``notified`` OPENED: nobody wants to hear of it."""
     values: dict[str, Any] = {
         "workflow_id": workflow_id, "kind": kind, "subject": subject, "message": message, "opened_at": now,
-        "closed_at": None, "told": told, "claim": "",
+        "closed_at": None, "told": notified, "claim": "",
     }  # fmt: skip
     insert_if_absent(connection, incidents, values)
 
@@ -73,9 +73,9 @@ def claim(connection: Connection, record: IncidentRecord, token: str) -> bool:
     return connection.execute(query.values(claim=token)).rowcount == 1
 
 
-def sent(connection: Connection, seq: int, token: str, told: str) -> None:
+def sent(connection: Connection, seq: int, token: str, notified: str) -> None:
     connection.execute(
-        sa.update(incidents).where(incidents.c.seq == seq, incidents.c.claim == token).values(told=told, claim="")
+        sa.update(incidents).where(incidents.c.seq == seq, incidents.c.claim == token).values(told=notified, claim="")
     )
 
 

@@ -46,14 +46,14 @@ def lease(connection: Connection) -> LeaseRecord | None:
     return None if row is None else LeaseRecord(*row)
 
 
-def take(connection: Connection, seen: LeaseRecord | None, holder: str, now: float) -> bool:
-    """Take the lease as it was ``seen``: free, or held by one that no longer moves. False: it has moved since."""
-    if seen is None:
+def take(connection: Connection, lease: LeaseRecord | None, holder: str, now: float) -> bool:
+    """Take the lease as it was ``lease``: free, or held by one that no longer moves. False: it has moved since."""
+    if lease is None:
         values = {"name": _NAME, "holder": None, "beat": 0, "rounds": 0, "seen_at": now}
         insert_if_absent(connection, janitor, values)
-    query = sa.update(janitor).where(janitor.c.name == _NAME, janitor.c.beat == (seen.beat if seen else 0))
+    query = sa.update(janitor).where(janitor.c.name == _NAME, janitor.c.beat == (lease.beat if lease else 0))
     query = query.where(
-        janitor.c.holder.is_(None) if seen is None or not seen.holder else janitor.c.holder == seen.holder
+        janitor.c.holder.is_(None) if lease is None or not lease.holder else janitor.c.holder == lease.holder
     )
     return connection.execute(query.values(holder=holder, beat=janitor.c.beat + 1, seen_at=now)).rowcount == 1
 

@@ -29,8 +29,8 @@ class LogicRecord:
 
 def add(connection: Connection, record: LogicRecord) -> None:
     """Remember a version, unless it is the newest one already."""
-    found = known(connection, record.workflow_id, record.place, record.target, record.ref, most=1)
-    if found and found[0].fingerprint == record.fingerprint:
+    versions = known(connection, record.workflow_id, record.place, record.target, record.ref, most=1)
+    if versions and versions[0].fingerprint == record.fingerprint:
         return
     values = {name: getattr(record, name) for name in record.__slots__}
     columns = json.dumps(record.columns) if record.columns is not None else None

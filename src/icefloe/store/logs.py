@@ -30,9 +30,9 @@ def _where(key: LogKey) -> sa.ColumnElement[bool]:
 
 def write(connection: Connection, key: LogKey, chunks: Mapping[int, bytes], dropped: Iterable[int] = ()) -> None:
     """Write chunks, new or grown, and remove those that the bounded log no longer has."""
-    gone = [*dropped, *chunks]
-    if gone:
-        connection.execute(sa.delete(logs).where(_where(key), logs.c.number.in_(gone)))
+    numbers = [*dropped, *chunks]
+    if numbers:
+        connection.execute(sa.delete(logs).where(_where(key), logs.c.number.in_(numbers)))
     if chunks:
         connection.execute(
             sa.insert(logs),

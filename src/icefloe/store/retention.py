@@ -8,7 +8,8 @@ still need is never due, however old it is:
 - captures whose run is there, that have pins or change tables, that a checkpoint names, or that are a consumer's newest, newest
   committed or the newest published to a target; with them what they have published;
 - signals that a trigger has not passed yet, and the newest of each name;
-- of audits the newest of a consumer, and its newest rename.
+- of audits the newest of a consumer, and its newest rename;
+- logins that are still valid. Answers kept by ``Idempotency-Key`` go after a day, finished or not.
 
 Checkpoints, watermarks, triggers' cursors, workflows with all their versions and logic versions are not kinds: they stay. What a deleted
 run was started for stays longer than the run (``past_occasions``), so that nothing is started for it again, and what deleted lines of
@@ -37,13 +38,16 @@ from icefloe.store.tables import (
     captures,
     checkpoints,
     events,
+    idempotency_keys,
     incidents,
+    login_links,
     logs,
     past_occasions,
     prunings,
     publications,
     runs,
     savings,
+    sessions,
     signals,
     spark_sessions,
     steps,
@@ -98,7 +102,7 @@ Condition = Callable[[Connection, Limits, bool], sa.ColumnElement[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowRetention:
     """Rows of one table, by a condition on them."""
 
     name: str
@@ -117,7 +121,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Captures:
+class CaptureRetention:
     """Captures, with what they have published."""
 
     name: str = "captures"
@@ -135,13 +139,13 @@ class Captures:
         ids = list(connection.execute(query).scalars())
         if not ids:
             return Amount()
-        gone = _delete(connection, publications, publications.c.capture_id.in_(ids))
+        deleted = _delete(connection, publications, publications.c.capture_id.in_(ids))
         fault("janitor.in_transaction")
-        return gone + _delete(connection, captures, captures.c.id.in_(ids))
+        return deleted + _delete(connection, captures, captures.c.id.in_(ids))
 
 
 @dataclass(slots=True)
-class Runs:
+class RunRetention:
     """Whole trees of runs with their steps, attempts, events and logs.
 
     The run itself goes first: from then on it is not there, and cannot be restarted. Of a large tree the rest follows in further
@@ -178,16 +182,16 @@ class Runs:
         )
         # Held, so that nobody restarts one meanwhile; one that somebody holds is passed over.
         query = due.order_by(runs.c.ended_at).limit(self.at_once).with_for_update(skip_locked=True)
-        gone, count = Amount(), 0
+        deleted, count = Amount(), 0
         for root in list(connection.execute(query).scalars()):
             inside = sa.select(runs.c.id).where(runs.c.root_id == root, runs.c.id != root).limit(MEMBERS_AT_ONCE)
             members = list(connection.execute(inside).scalars())
             self._look_for_leftovers |= len(members) == MEMBERS_AT_ONCE
-            gone += self._delete_members(connection, [root, *members])
+            deleted += self._delete_members(connection, [root, *members])
             count += 1 + len(members)
             if count >= MEMBERS_AT_ONCE:
                 break
-        return gone
+        return deleted
 
     def _delete_members(self, connection: Connection, ids: Sequence[str]) -> Amount:
         query = sa.select(runs.c.workflow_id, runs.c.occasion, runs.c.id, runs.c.ended_at, runs.c.created_at)
@@ -195,15 +199,15 @@ class Runs:
             ended = row.created_at if row.ended_at is None else row.ended_at
             values = {"workflow_id": row.workflow_id, "occasion": row.occasion, "run_id": row.id, "run_ended_at": ended}
             insert_if_absent(connection, past_occasions, values)
-        gone = Amount()
+        deleted = Amount()
         for table in (logs, events, attempts, steps):
-            gone += _delete(connection, table, table.c.run_id.in_(ids))
+            deleted += _delete(connection, table, table.c.run_id.in_(ids))
             fault("janitor.in_transaction")
-        return gone + _delete(connection, runs, runs.c.id.in_(ids))
+        return deleted + _delete(connection, runs, runs.c.id.in_(ids))
 
 
 @dataclass(frozen=True, slots=True)
-class Occasions:
+class OccasionRetention:
     """What deleted runs were started for."""
 
     name: str = "occasions"
@@ -222,14 +226,14 @@ class Occasions:
         return total + _summed(connection, runs, condition, size)
 
     def delete(self, connection: Connection, limits: Limits) -> Amount:
-        rows = Rows(
+        rows = RowRetention(
             self.name, past_occasions, lambda _, known, __: past_occasions.c.run_ended_at < known.before["occasions"]
         )
         return rows.delete(connection, limits)
 
 
 @dataclass(frozen=True, slots=True)
-class Savings:
+class SavingsRetention:
     """Lines of the savings ledger, whose sums stay."""
 
     name: str = "savings"
@@ -249,18 +253,21 @@ class Savings:
 def kinds() -> tuple[RetentionRule, ...]:
     """For one round, in the order in which they are deleted: what runs need goes after them."""
     return (
-        Rows("logs", logs, lambda _, limits, __: logs.c.run_id.in_(_ended_runs(limits.before["logs"])), at_once=100),
-        Rows("events", events, lambda _, limits, __: events.c.run_id.in_(_ended_runs(limits.before["events"])), at_once=2000),
-        Runs(),
-        Captures(),
-        Occasions(),
-        Savings(),
-        Rows("signals", signals, _past_signals),
-        Rows("incidents", incidents, _past_incidents),
-        Rows("audits", audits, _past_audits),
-        Rows("workers", workers, _past_workers),
-        Rows("spark_sessions", spark_sessions, _past_sessions),
-        Rows("prunings", prunings, lambda _, limits, __: prunings.c.at < limits.before["prunings"]),
+        RowRetention("logs", logs, lambda _, limits, __: logs.c.run_id.in_(_ended_runs(limits.before["logs"])), at_once=100),
+        RowRetention("events", events, lambda _, limits, __: events.c.run_id.in_(_ended_runs(limits.before["events"])), at_once=2000),
+        RunRetention(),
+        CaptureRetention(),
+        OccasionRetention(),
+        SavingsRetention(),
+        RowRetention("signals", signals, _past_signals),
+        RowRetention("incidents", incidents, _past_incidents),
+        RowRetention("audits", audits, _past_audits),
+        RowRetention("workers", workers, _past_workers),
+        RowRetention("spark_sessions", spark_sessions, _past_sessions),
+        RowRetention("prunings", prunings, lambda _, limits, __: prunings.c.at < limits.before["prunings"]),
+        RowRetention("idempotency_keys", idempotency_keys, lambda _, limits, __: idempotency_keys.c.made_at < limits.before["idempotency_keys"]),
+        RowRetention("sessions", sessions, lambda _, limits, __: sessions.c.expires_at < limits.before["sessions"]),
+        RowRetention("login_links", login_links, lambda _, limits, __: login_links.c.expires_at < limits.before["login_links"]),
     )  # fmt: skip
 
 
@@ -286,11 +293,11 @@ def _leftover() -> sa.ColumnElement[bool]:
 def _no_run(run_id: sa.ColumnElement[Any], limits: Limits, ahead: bool) -> sa.ColumnElement[bool]:
     """Whether a run is deleted; ``ahead``: or will be in this round."""
     run, root = runs.alias(), runs.alias()
-    there = sa.select(run.c.id).where(run.c.id == run_id)
+    run_query = sa.select(run.c.id).where(run.c.id == run_id)
     if ahead and "runs" in limits.before:
         going = _going(limits)
-        there = there.join(root, root.c.id == run.c.root_id).where(root.c.id.not_in(sa.select(going.c.id)))
-    return ~there.exists()
+        run_query = run_query.join(root, root.c.id == run.c.root_id).where(root.c.id.not_in(sa.select(going.c.id)))
+    return ~run_query.exists()
 
 
 def _going(limits: Limits) -> sa.CTE:

@@ -21,7 +21,9 @@ _RUN_JSON = ("params", "initiator", "cause")
 _STEP_JSON = ("tries", "params", "outputs", "handle", "loop", "cause")
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
 # Literally the predicates of the partial indexes: SQLite does not see through bound values (3.40).
+# Nothing sets WAITING_FOR_PERMITS, but the index names it.
 _IS_ACTIVE = sa.text("runs.status IN ('CREATED', 'IN_PROGRESS', 'PAUSED')")
+_IS_LISTED = sa.text("runs.iteration IS NULL")
 _IS_READY = sa.text("steps.status IN ('INITIALIZED', 'WAITING_FOR_PERMITS')")
 
 
@@ -166,7 +168,6 @@ _UPDATE_RUN = (
     .where(runs.c.id == sa.bindparam("_id"))
     .values({name: sa.bindparam(name) for name in ("status", "request", "cause", "restarts", "revision", "started_at", "ended_at")})
 )  # fmt: skip
-_BUMP = sa.update(runs).where(runs.c.id == sa.bindparam("_id")).values(revision=sa.bindparam("revision"))
 _STEP_CHANGES = tuple(c.name for c in steps.c if c.name not in ("run_id", "step_id", "root_id", "position", "type"))
 _STEP_STATE = tuple(name for name in _STEP_CHANGES if name not in ("params", "outputs"))
 
@@ -195,10 +196,6 @@ def update(connection: Connection, record: RunRecord) -> None:
     values = _encoded(_fields(record), _RUN_JSON)
     connection.execute(_UPDATE_RUN, {"_id": record.id, **{name: values[name] for name in (
         "status", "request", "cause", "restarts", "revision", "started_at", "ended_at")}})  # fmt: skip
-
-
-def bump(connection: Connection, run_id: str, new_revision: int) -> None:
-    connection.execute(_BUMP, {"_id": run_id, "revision": new_revision})
 
 
 def redefine(connection: Connection, run_id: str, *, version: int, params: dict[str, Any]) -> None:
@@ -325,7 +322,7 @@ def active_of_workflow(connection: Connection, workflow_id: str) -> list[RunReco
 
 
 def latest(connection: Connection, workflow_id: str, *, ended: bool = False) -> RunRecord | None:
-    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, runs.c.path == "")
+    query = sa.select(runs).where(runs.c.workflow_id == workflow_id, _IS_LISTED)
     if ended:
         query = query.where(runs.c.status.not_in(ACTIVE))
     row = connection.execute(query.order_by(runs.c.seq.desc()).limit(1)).first()
@@ -355,7 +352,7 @@ def listing(
     before: int | None = None,
 ) -> list[RunRecord]:
     """Newest first, without iterations of a foreach; ``before`` is the ``seq`` to go on from."""
-    query = sa.select(runs).where(runs.c.path == "")
+    query = sa.select(runs).where(_IS_LISTED)
     if workflow_id is not None:
         query = query.where(runs.c.workflow_id == workflow_id)
     if status is not None:

@@ -39,7 +39,7 @@ def opened(connection: Connection, record: SparkSessionRecord) -> list[SparkSess
     return earlier
 
 
-def gone(connection: Connection, work: str, now: float) -> None:
+def mark_ended(connection: Connection, work: str, now: float) -> None:
     """All sessions of a piece of work are gone, or have nothing left that they could do."""
     connection.execute(
         sa.update(spark_sessions)

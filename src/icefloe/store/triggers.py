@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from icefloe.store.database import insert_if_absent
-from icefloe.store.tables import checkpoints, consumers, events, runs, schedulers, triggers
+from icefloe.store.tables import consumers, events, runs, schedulers, triggers
 
 ACTIVE = ("CREATED", "IN_PROGRESS", "PAUSED")
 # Literally the predicate of the partial index: SQLite does not see through bound values (3.40).
@@ -64,6 +64,11 @@ class RunSummary:
 def of_workflow(connection: Connection, workflow_id: str) -> dict[str, TriggerRecord]:
     rows = connection.execute(sa.select(triggers).where(triggers.c.workflow_id == workflow_id))
     return {row.name: _trigger(row) for row in rows}
+
+
+def listing(connection: Connection) -> list[TriggerRecord]:
+    """Of all workflows."""
+    return [_trigger(row) for row in connection.execute(sa.select(triggers))]
 
 
 def load(connection: Connection, workflow_id: str, name: str) -> TriggerRecord | None:
@@ -137,6 +142,12 @@ def ended_runs(connection: Connection, workflow_id: str, most: int) -> list[RunS
     return [_summary(row) for row in connection.execute(query.order_by(runs.c.seq.desc()).limit(most))]
 
 
+def last_success(connection: Connection, workflow_id: str, look_back: int = 100) -> float | None:
+    """When the newest good run of the last so many ended."""
+    ended = ended_runs(connection, workflow_id, look_back)
+    return next((run.ended_at for run in ended if run.status == "SUCCEEDED"), None)
+
+
 def lineages(connection: Connection, run_ids: Collection[str]) -> dict[str, dict[str, int]]:
     """Of runs: which workflows' runs led to them, and how often; a run that nothing led to counts for its own workflow."""
     query = sa.select(runs.c.id, runs.c.workflow_id, runs.c.initiator).where(runs.c.id.in_(sorted(run_ids)))
@@ -158,13 +169,6 @@ def workflows_moved(connection: Connection, after: int) -> set[str]:
 
 def consumer_versions(connection: Connection) -> dict[str, int]:
     return {row.name: int(row.version) for row in connection.execute(sa.select(consumers.c.name, consumers.c.version))}
-
-
-def lag_since(connection: Connection, names: Collection[str]) -> float | None:
-    """When the checkpoint of these consumers that is furthest back was last moved."""
-    query = sa.select(sa.func.min(checkpoints.c.moved_at)).where(checkpoints.c.consumer.in_(sorted(names)))
-    found = connection.execute(query).scalar()
-    return None if found is None else float(found)
 
 
 # -- schedulers --------------------------------------------------------------------------------------------------------------

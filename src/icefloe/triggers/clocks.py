@@ -18,7 +18,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Sightings:
+class AgeTracker:
     """Since when something has been so, by this process's own clock.
 
     What is found in the first moments of this process's life may have been so for long: then the time that somebody else wrote
@@ -33,16 +33,16 @@ class Sightings:
     def __post_init__(self) -> None:
         self._born = self.clock.monotonic()
 
-    def age(self, group: Hashable, thing: Hashable, written: float | None, *, slack: float = 0.0) -> float:
-        """Seconds since ``thing`` has been so; a group holds one thing at a time.
+    def age(self, group: Hashable, state: Hashable, written: float | None, *, slack: float = 0.0) -> float:
+        """Seconds since ``state`` has been so; a group holds one thing at a time.
 
         ``slack``: how long it may have been so before this process could see it.
         """
         now = self.clock.monotonic()
-        held = self._seen.get(group)
-        if held is None or held[0] != thing:
+        since = self._seen.get(group)
+        if since is None or since[0] != state:
             before = max(0.0, self.clock.wall() - written) if written is not None else 0.0
             if now - self._born > YOUTH_SECONDS:
                 before = min(before, slack)
-            held = self._seen[group] = thing, now, before
-        return now - held[1] + held[2]
+            since = self._seen[group] = state, now, before
+        return now - since[1] + since[2]

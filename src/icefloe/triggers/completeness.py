@@ -13,7 +13,7 @@ Properties = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableWatermark:
     """A table whose property is no moment: whoever waits for its watermark would wait for ever."""
 
     table: str
@@ -28,7 +28,7 @@ class Unreadable:
         return f"ALTER TABLE {self.table} SET TBLPROPERTIES ('{VALID_THROUGH}' = '2026-03-01T00:00:00Z')"
 
 
-def said(table: str, properties: Properties) -> float | Unreadable | None:
+def stated_watermark(table: str, properties: Properties) -> float | UnreadableWatermark | None:
     """None: the table says nothing, or has not been looked at."""
     text = properties(table, VALID_THROUGH)
     if text is None:
@@ -36,8 +36,12 @@ def said(table: str, properties: Properties) -> float | Unreadable | None:
     try:
         return moment(text)
     except MomentError as error:
-        return Unreadable(table, error.message)
+        return UnreadableWatermark(table, error.message)
 
 
-def unreadable(tables: Iterable[str], properties: Properties) -> list[Unreadable]:
-    return [found for table in sorted(tables) if isinstance(found := said(table, properties), Unreadable)]
+def unreadable_watermarks(tables: Iterable[str], properties: Properties) -> list[UnreadableWatermark]:
+    return [
+        problem
+        for table in sorted(tables)
+        if isinstance(problem := stated_watermark(table, properties), UnreadableWatermark)
+    ]

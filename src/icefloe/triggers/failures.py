@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icefloe.store.triggers import RunSummary
-from icefloe.triggers.verdicts import Verdict, held, wait
+from icefloe.triggers.verdicts import Verdict, blocked, wait
 from icefloe.workflow.model import Backoff
 
 _BAD = ("FAILED", "TIMED_OUT", "STOPPED")
@@ -26,12 +26,12 @@ class Patience:
 
 def bad_in_a_row(ended: Sequence[RunSummary], forgiven: int) -> list[RunSummary]:
     """Of the ended runs, newest first: those since the last good one, and since failures were last forgiven."""
-    found = []
+    bad = []
     for run in ended:
         if run.status not in _BAD or run.seq <= forgiven:
             break
-        found.append(run)
-    return found
+        bad.append(run)
+    return bad
 
 
 def verdict(bad: Sequence[RunSummary], age: float, patience: Patience, workflow_id: str) -> Verdict | None:
@@ -41,9 +41,9 @@ def verdict(bad: Sequence[RunSummary], age: float, patience: Patience, workflow_
     last = bad[0]
     again = f"icefloe restart {last.id}, or push a mended version, or: icefloe resume {workflow_id}"
     if last.status == "STOPPED":
-        return held(f"run {last.id} was stopped", again, run=last.id)
+        return blocked(f"run {last.id} was stopped", again, run=last.id)
     if len(bad) >= patience.runs:
-        return held(f"the last {len(bad)} runs failed, {last.id} with: {last.cause}", again, run=last.id)
+        return blocked(f"the last {len(bad)} runs failed, {last.id} with: {last.cause}", again, run=last.id)
     delay = patience.backoff.delay(len(bad))
     if age < delay:
         return wait(f"run {last.id} failed ({last.cause}); the next follows after a pause", delay - age, run=last.id)

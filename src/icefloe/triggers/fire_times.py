@@ -56,8 +56,8 @@ class CronTimes:
     def after(self, moment: float) -> float | None:
         if self._start is not None and moment < self._start:
             moment = math.ceil(self._start) - 1
-        found = self._after(math.floor(moment))
-        return None if found is None or (self._end is not None and found > self._end) else float(found)
+        fire = self._after(math.floor(moment))
+        return None if fire is None or (self._end is not None and fire > self._end) else float(fire)
 
     def _after(self, instant: int) -> int | None:
         while instant < zones.LAST:
@@ -92,12 +92,12 @@ class CronTimes:
         try:
             with self._asking:
                 self._walls.set_current(_WALL + timedelta(seconds=wall), force=True)
-                found: datetime = self._walls.get_next(datetime)
+                next_wall: datetime = self._walls.get_next(datetime)
         except (
             Exception
         ):  # croniter raises what it has when there is no further date, and OverflowError at the end of time
             return None
-        return round((found - _WALL).total_seconds())
+        return round((next_wall - _WALL).total_seconds())
 
 
 class IntervalTimes:
@@ -110,8 +110,8 @@ class IntervalTimes:
 
     def after(self, moment: float) -> float | None:
         number = max(0, (round(moment * 1e6) - self._anchor) // self._every + 1)
-        found = (self._anchor + number * self._every) / 1e6
-        return None if self._end is not None and found > self._end else found
+        fire = (self._anchor + number * self._every) / 1e6
+        return None if self._end is not None and fire > self._end else fire
 
 
 def fire_times(trigger: CronTrigger | IntervalTrigger, anchor: float) -> FireTimes:
@@ -127,5 +127,5 @@ def _instant(text: str | None, zone: str) -> float | None:
     """A date as written; without an offset it is meant on the wall of the trigger's zone."""
     if text is None:
         return None
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC).timestamp()
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC).timestamp()

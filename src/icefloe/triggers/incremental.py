@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from icefloe.store.triggers import RunSummary
 from icefloe.triggers import failures
 from icefloe.triggers.failures import Patience
-from icefloe.triggers.sources import Watched
-from icefloe.triggers.unseen import Unseen
-from icefloe.triggers.verdicts import Verdict, VerdictKind, held, nothing, wait
+from icefloe.triggers.pending_changes import PendingChanges
+from icefloe.triggers.sources import WatchedTable
+from icefloe.triggers.verdicts import Verdict, VerdictKind, blocked, nothing, wait
 from icefloe.workflow.model import IncrementalTrigger
 
 
@@ -43,22 +43,22 @@ class Situation:
 
 def decide(
     trigger: IncrementalTrigger,
-    sights: Sequence[tuple[Watched, Unseen]],
+    observed: Sequence[tuple[WatchedTable, PendingChanges]],
     situation: Situation,
     ages: Ages,
     patience: Patience,
 ) -> Verdict:
-    """``sights``: each table as each consumer of it has seen it."""
-    lost = [one for watched, one in sights if one.lost and watched.on_gap == "fail"]
+    """``observed``: each table as each consumer of it has seen it."""
+    lost = [pending for watched, pending in observed if pending.lost and watched.on_gap == "fail"]
     if lost:
-        return held(
+        return blocked(
             f"{lost[0].table}: the history since the checkpoint is lost ({lost[0].lost})",
             "set on_gap: full or on_gap: diff on the capture step and push",
             lost_history=lost[0].table,
         )
-    found = [one for watched, one in sights if one.snapshots or one.lost]
-    if not found:
-        return _nothing(sights)
+    changed = [pending for watched, pending in observed if pending.snapshots or pending.lost]
+    if not changed:
+        return _nothing(observed)
     if situation.running is not None:
         run = situation.running
         return wait(f"run {run.id} is {run.status}; the next takes what has gathered until then", run=run.id)
@@ -67,37 +67,40 @@ def decide(
         return back
     rounds, allowed = situation.lineage.get(situation.workflow_id, 0), trigger.allow_cycle or 0
     if rounds > allowed:
-        return held(
+        return blocked(
             f"its own output triggered it {rounds} times in a row" if allowed else "its own output would trigger it",
             "allow_cycle on the trigger allows more rounds; changes from elsewhere start it as ever",
         )
-    waiting = _conditions(trigger, sights, found, ages)
+    waiting = _conditions(trigger, observed, changed, ages)
     if waiting is not None:
         return waiting
-    occasion = "incremental:" + ",".join(sorted({one.range for _, one in sights if one.moved}))
+    occasion = "incremental:" + ",".join(sorted({pending.range for _, pending in observed if pending.moved}))
     # A consumer that was rewound by hand reads the same range again, with another version.
     occasion += "".join(f"+{name}={version}" for name, version in sorted(situation.versions.items()))
     if situation.failed is not None:
         # The same range once more: an occasion of its own, since a run has been started for the range itself.
         occasion += f"+after:{situation.failed.id}"
         occasion += f":{situation.failed.restarts}" if situation.failed.restarts else ""
-    return Verdict(VerdictKind.START, _sum(found), occasion=occasion)
+    return Verdict(VerdictKind.START, _sum(changed), occasion=occasion)
 
 
 def _conditions(
-    trigger: IncrementalTrigger, sights: Sequence[tuple[Watched, Unseen]], found: Sequence[Unseen], ages: Ages
+    trigger: IncrementalTrigger,
+    observed: Sequence[tuple[WatchedTable, PendingChanges]],
+    changed: Sequence[PendingChanges],
+    ages: Ages,
 ) -> Verdict | None:
-    tables = {watched.table for watched, _ in sights}
-    missing = sorted(tables - {one.table for one in found})
+    tables = {watched.table for watched, _ in observed}
+    missing = sorted(tables - {pending.table for pending in changed})
     if trigger.require == "all" and missing:
         return wait(f"{', '.join(missing)}: nothing new yet (require: all)")
-    oldest = max((ages.oldest.get(one.table, 0.0) for one in found), default=0.0)
-    newest = min((ages.newest.get(one.table, 0.0) for one in found), default=0.0)
+    oldest = max((ages.oldest.get(pending.table, 0.0) for pending in changed), default=0.0)
+    newest = min((ages.newest.get(pending.table, 0.0) for pending in changed), default=0.0)
     overdue = trigger.max_age is not None and oldest >= trigger.max_age
     if not overdue:
         until_overdue = trigger.max_age - oldest if trigger.max_age is not None else None
         for name, least in (("rows", trigger.min_rows), ("files", trigger.min_files), ("bytes", trigger.min_bytes)):
-            have = sum(getattr(one, name) for one in found)
+            have = sum(getattr(pending, name) for pending in changed)
             if least is not None and have < least:
                 return wait(f"{have} of {least} {name} so far (min_{name})", until_overdue)
         if trigger.quiet_period is not None and newest < trigger.quiet_period:
@@ -111,21 +114,22 @@ def _conditions(
     return None
 
 
-def _nothing(sights: Sequence[tuple[Watched, Unseen]]) -> Verdict:
-    troubles = [f"{one.table}: {one.problem}" for _, one in sights if one.problem]
+def _nothing(observed: Sequence[tuple[WatchedTable, PendingChanges]]) -> Verdict:
+    troubles = [f"{pending.table}: {pending.problem}" for _, pending in observed if pending.problem]
     if troubles:
         return wait("; ".join(troubles))
-    others = [one for _, one in sights if one.others]
+    others = [pending for _, pending in observed if pending.others]
     if others:
         return nothing(
             f"{others[0].table} has {others[0].others} commits of operations or partitions that do not count"
         )
-    return nothing("nothing new in " + ", ".join(dict.fromkeys(one.table for _, one in sights)))
+    return nothing("nothing new in " + ", ".join(dict.fromkeys(pending.table for _, pending in observed)))
 
 
-def _sum(found: Sequence[Unseen]) -> str:
+def _sum(changed: Sequence[PendingChanges]) -> str:
     parts = [
-        f"{one.table}: " + (f"{one.snapshots} commits, {one.rows} rows" if not one.lost else "history lost")
-        for one in found
+        f"{pending.table}: "
+        + (f"{pending.snapshots} commits, {pending.rows} rows" if not pending.lost else "history lost")
+        for pending in changed
     ]
     return "; ".join(dict.fromkeys(parts))

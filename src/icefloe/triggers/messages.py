@@ -118,7 +118,7 @@ class Messenger:
         settings: AlertSettings,
         workflow: Callable[[str], Workflow | None],
         *,
-        server_url: str,
+        server_url: Callable[[], str | None],
         clock: Clock | None = None,
         send: Send = by_apprise,
         check: Check = lambda names, where: None,
@@ -175,7 +175,7 @@ class Messenger:
                 with self._database.write() as connection:
                     incidents.settle(connection, record.seq)
                 continue
-            if self._may_try(record) and self._one(record):
+            if self._may_try(record) and self._notify(record):
                 done += 1
         return done
 
@@ -191,13 +191,14 @@ class Messenger:
             return False
         return now - since >= CLAIM_SECONDS
 
-    def _one(self, record: IncidentRecord) -> bool:
+    def _notify(self, record: IncidentRecord) -> bool:
         token = secrets.token_hex(8)
         with self._database.write() as connection:
             if not incidents.claim(connection, record, token):
                 return False
         workflow = self._workflow(record.workflow_id)
-        page = f"{self._server_url}/workflows/{record.workflow_id}" if self._server_url else ""
+        pages = self._server_url()  # asked each time: pages may be served after the scheduler has begun
+        page = f"{pages}/workflows/{record.workflow_id}" if pages else ""
         message = compose(record, workflow, self._settings, page)
         failed = [reason for reason in self._to_all(workflow, message) if reason]
         with self._database.write() as connection:
@@ -205,8 +206,8 @@ class Messenger:
                 # Given back, for whoever comes first; here not before a pause.
                 incidents.sent(connection, record.seq, token, record.told)
             else:
-                told = incidents.OVER if record.closed_at is not None else incidents.OPENED
-                incidents.sent(connection, record.seq, token, told)
+                state = incidents.OVER if record.closed_at is not None else incidents.OPENED
+                incidents.sent(connection, record.seq, token, state)
         if failed:
             LOG.warning("an alert about %s was not sent: %s", record.workflow_id, "; ".join(failed))
             pause = min(_LONGEST_PAUSE, 2 * self._pauses.get(record.seq, (0.0, _FIRST_PAUSE / 2))[1])
@@ -219,11 +220,11 @@ class Messenger:
             where = addresses(workflow, self._settings, self._check)
         except IcefloeError as error:
             return [str(error)]
-        found: list[str | None] = []
+        results: list[str | None] = []
         for address in where:
             kind = address.partition(":")[0]
             try:
-                found.append(None if self._send(address, message.title, message.body) else f"{kind} did not take it")
+                results.append(None if self._send(address, message.title, message.body) else f"{kind} did not take it")
             except Exception as error:
-                found.append(f"{kind}: {error if isinstance(error, IcefloeError) else type(error).__name__}")
-        return found
+                results.append(f"{kind}: {error if isinstance(error, IcefloeError) else type(error).__name__}")
+        return results

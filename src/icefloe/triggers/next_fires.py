@@ -13,26 +13,26 @@ from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.triggers import TriggerRecord
 from icefloe.triggers import time_events
 from icefloe.triggers.fire_times import FireTimes, fire_times
-from icefloe.triggers.plans import Armed, plan
+from icefloe.triggers.plans import ArmedTrigger, plan
 from icefloe.workflow.model import CronTrigger, IntervalTrigger
 from icefloe.workflow.versions import WorkflowVersion
 
 
 def times_of(trigger: CronTrigger | IntervalTrigger, since: float) -> FireTimes:
     """A trigger's fires, for a trigger that counts from ``since``."""
-    what = (trigger.cron, trigger.timezone) if isinstance(trigger, CronTrigger) else (trigger.every, None)
-    return _times(*what, trigger.start, trigger.end, since)
+    schedule = (trigger.cron, trigger.timezone) if isinstance(trigger, CronTrigger) else (trigger.every, None)
+    return _times(*schedule, trigger.start, trigger.end, since)
 
 
 @lru_cache(maxsize=4096)
-def _times(what: str | float, zone: str | None, start: str | None, end: str | None, since: float) -> FireTimes:
-    if isinstance(what, str):
-        return fire_times(CronTrigger(cron=what, timezone=zone or "UTC", start=start, end=end), since)
-    return fire_times(IntervalTrigger(every=what, start=start, end=end), since)
+def _times(schedule: str | float, zone: str | None, start: str | None, end: str | None, since: float) -> FireTimes:
+    if isinstance(schedule, str):
+        return fire_times(CronTrigger(cron=schedule, timezone=zone or "UTC", start=start, end=end), since)
+    return fire_times(IntervalTrigger(every=schedule, start=start, end=end), since)
 
 
 def next_fires(
-    record: WorkflowRecord, armed: Armed, rows: Mapping[str, TriggerRecord], now: float, most: int
+    record: WorkflowRecord, armed: ArmedTrigger, rows: Mapping[str, TriggerRecord], now: float, most: int
 ) -> list[float]:
     """Empty for triggers that time does not start, and for workflows that nothing starts."""
     if not isinstance(armed.trigger, CronTrigger | IntervalTrigger) or record.paused or not record.active:
@@ -54,6 +54,6 @@ def next_fire_of(database: Database, workflow_id: str, *, catalog: str, now: flo
     try:
         workflow = WorkflowVersion.from_dict(json.loads(version.definition)).workflow
         armed = plan(workflow, version.version, catalog=catalog).triggers
-        return min((fire for one in armed for fire in next_fires(record, one, rows, now, 1)), default=None)
+        return min((fire for trigger in armed for fire in next_fires(record, trigger, rows, now, 1)), default=None)
     except IcefloeError:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from icefloe.errors import IcefloeError, UsageError
-from icefloe.triggers.sources import Watched, canonical, watched
+from icefloe.triggers.sources import WatchedTable, canonical, watched_tables
 from icefloe.workflow.model import (
     CronTrigger,
     IncrementalTrigger,
@@ -24,31 +24,31 @@ from icefloe.workflow.serialization import encode_value
 
 
 @dataclass(frozen=True, slots=True)
-class Armed:
+class ArmedTrigger:
     """One trigger. ``name`` depends on what makes it the same trigger to people, not on its other settings."""
 
     name: str
     kind: str
     trigger: Trigger
-    watches: tuple[Watched, ...] = ()
+    watches: tuple[WatchedTable, ...] = ()
     problem: str | None = None
     hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TriggerPlan:
     workflow: Workflow
     version: int
-    triggers: tuple[Armed, ...]
+    triggers: tuple[ArmedTrigger, ...]
     completeness: frozenset[str] = frozenset()
     """Tables whose watermarks its triggers or steps wait for."""
-    reading: Armed | None = None
+    reading: ArmedTrigger | None = None
     """What its captures read, to tell how far behind it is; None when nobody wants to know."""
 
 
-def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
+def plan(workflow: Workflow, version: int, *, catalog: str) -> TriggerPlan:
     """Never raises: what is wrong with one trigger is said in its place, and the others go on."""
-    found: list[Armed] = []
+    triggers: list[ArmedTrigger] = []
     names: dict[str, int] = {}
     for trigger in workflow.triggers:
         kind = type(trigger).__name__.removesuffix("Trigger").lower()
@@ -56,22 +56,24 @@ def plan(workflow: Workflow, version: int, *, catalog: str) -> Plan:
         names[name] = names.get(name, 0) + 1
         if names[name] > 1:
             continue  # the same trigger written twice is one
-        watches: tuple[Watched, ...] = ()
+        watches: tuple[WatchedTable, ...] = ()
         problem = hint = None
         try:
             if isinstance(trigger, IncrementalTrigger):
-                watches = watched(workflow, trigger, catalog=catalog)
-            elif isinstance(trigger, SignalTrigger) and any(one.join_keys for one in trigger.signals):
+                watches = watched_tables(workflow, trigger, catalog=catalog)
+            elif isinstance(trigger, SignalTrigger) and any(signal.join_keys for signal in trigger.signals):
                 problem, hint = "join_keys are not acted on by this version", "leave them out, or use match_params"
             elif isinstance(trigger, WatermarkTrigger):
-                watches = (Watched(canonical(trigger.table, catalog), None),)
+                watches = (WatchedTable(canonical(trigger.table, catalog), None),)
         except IcefloeError as error:
             problem, hint = error.message, error.hint
-        found.append(Armed(name, kind, trigger, watches, problem, hint))
-    return Plan(workflow, version, tuple(found), _completeness(workflow, catalog), _reading(workflow, found, catalog))
+        triggers.append(ArmedTrigger(name, kind, trigger, watches, problem, hint))
+    return TriggerPlan(
+        workflow, version, tuple(triggers), _completeness(workflow, catalog), _reading(workflow, triggers, catalog)
+    )
 
 
-def _reading(workflow: Workflow, triggers: Sequence[Armed], catalog: str) -> Armed | None:
+def _reading(workflow: Workflow, triggers: Sequence[ArmedTrigger], catalog: str) -> ArmedTrigger | None:
     for armed in triggers:
         if armed.watches and isinstance(armed.trigger, IncrementalTrigger):
             return armed
@@ -79,20 +81,20 @@ def _reading(workflow: Workflow, triggers: Sequence[Armed], catalog: str) -> Arm
         return None
     everything = IncrementalTrigger(operations=("append", "overwrite", "delete"))
     try:
-        watches = watched(workflow, everything, catalog=catalog)
+        watches = watched_tables(workflow, everything, catalog=catalog)
     except IcefloeError:
         return None
-    return Armed("reading", "reading", everything, watches) if watches else None
+    return ArmedTrigger("reading", "reading", everything, watches) if watches else None
 
 
 def _completeness(workflow: Workflow, catalog: str) -> frozenset[str]:
     names = [trigger.table for trigger in workflow.triggers if isinstance(trigger, WatermarkTrigger)]
-    names += [one.table for _, step in workflow.all_steps() for one in step.watermark_dependencies]
-    found = set()
+    names += [dependency.table for _, step in workflow.all_steps() for dependency in step.watermark_dependencies]
+    tables = set()
     for name in names:
         with suppress(UsageError):  # a name that only a run knows
-            found.add(canonical(name, catalog))
-    return frozenset(found)
+            tables.add(canonical(name, catalog))
+    return frozenset(tables)
 
 
 def _identity(trigger: Trigger) -> Any:
@@ -121,7 +123,7 @@ def text_of(trigger: Trigger) -> str:
         case IntervalTrigger():
             return f"every {trigger.every:g} s"
         case SignalTrigger():
-            return "signal " + ", ".join(one.name for one in trigger.signals)
+            return "signal " + ", ".join(signal.name for signal in trigger.signals)
         case WatermarkTrigger():
             return f"watermark of {trigger.table}"
         case IncrementalTrigger():

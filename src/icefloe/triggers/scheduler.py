@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Connection
 
-from icefloe.capture.advancing import advance
+from icefloe.capture.checkpoint_advance import advance
 from icefloe.capture.completeness import VALID_THROUGH
 from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.errors import IcefloeError, UnreachableError
@@ -33,17 +33,18 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
-from icefloe.triggers import completeness, judging, workflow_snapshots
-from icefloe.triggers.alerting import Alerting
-from icefloe.triggers.circles import Definition, targets_of
-from icefloe.triggers.clocks import Clock, Sightings
-from icefloe.triggers.firing import Claim, Starter, TriggerEvent
-from icefloe.triggers.judging import Judgement
+from icefloe.triggers import completeness, workflow_snapshots
+from icefloe.triggers.alerts import Alerts
+from icefloe.triggers.clocks import AgeTracker, Clock
+from icefloe.triggers.cycles import ParsedDefinition, targets_of
+from icefloe.triggers.judgement import Judgement, SignalReader, first_state, judge
+from icefloe.triggers.lags import GoalState, Lag, goal_state, lags
 from icefloe.triggers.messages import Check, Messenger
-from icefloe.triggers.plans import Armed, Plan
-from icefloe.triggers.sources import Watched
+from icefloe.triggers.pending_changes import PendingChanges
+from icefloe.triggers.plans import ArmedTrigger, TriggerPlan
+from icefloe.triggers.run_start import CursorClaim, Starter, TriggerEvent
+from icefloe.triggers.sources import WatchedTable
 from icefloe.triggers.table_watch import Question, TableWatch
-from icefloe.triggers.unseen import Unseen
 from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import Workflow
 
@@ -54,33 +55,13 @@ ARMED_AT_ONCE = 100
 _SIGNALS = {"signal", "watermark"}
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far one consumer is behind on one table. ``known`` False: the table cannot be read, or its history is lost."""
-
-    consumer: str
-    workflow_id: str
-    table: str
-    snapshots: int
-    rows: int
-    seconds: float
-    """How long the oldest unseen change has been there."""
-    known: bool
-
-    @staticmethod
-    def of(consumer: str, workflow_id: str, unseen: Unseen, now: float) -> Lag:
-        seconds = max(now - unseen.oldest_ms / 1000, 0.0) if unseen.oldest_ms is not None else 0.0
-        known = unseen.lost is None and unseen.problem is None
-        return Lag(consumer, workflow_id, unseen.table, unseen.snapshots, unseen.rows, seconds, known)
-
-
 @dataclass(slots=True)
-class _Entry:
+class _WatchedWorkflow:
     """A workflow as the scheduler keeps it in mind. ``due``: when it is worth a look by itself, on the wall clock."""
 
     record: WorkflowRecord
-    plan: Plan
-    standing: WorkflowSnapshot | None = None
+    plan: TriggerPlan
+    snapshot: WorkflowSnapshot | None = None
     stale: bool = True
     due: float = 0.0
     targets: frozenset[str] | None = None
@@ -99,7 +80,7 @@ class Scheduler:
         *,
         catalog: str,
         alerts: AlertSettings | None = None,
-        server_url: str = "",
+        server_url: Callable[[], str | None] = lambda: None,
         clock: Clock | None = None,
         check_secrets: Check = lambda names, where: None,
     ) -> None:
@@ -110,8 +91,8 @@ class Scheduler:
         self._settings = settings
         self._catalog = catalog
         self._clock = clock or Clock()
-        self._sightings = Sightings(self._clock)
-        self._entries: dict[str, _Entry] = {}
+        self._tracker = AgeTracker(self._clock)
+        self._entries: dict[str, _WatchedWorkflow] = {}
         self._last_event = -1
         self._consumers: dict[str, int] = {}
         self._shown = float("-inf")
@@ -131,10 +112,8 @@ class Scheduler:
             clock=self._clock,
             check=check_secrets,
         )
-        self._alerting = Alerting(
-            database, self.messenger, alerts or AlertSettings(), settings, self._sightings, self._clock
-        )
-        self._signals = judging.Signals(database, self.tables.table_property)
+        self._alerts = Alerts(database, self.messenger, alerts or AlertSettings(), settings, self._tracker, self._clock)
+        self._signals = SignalReader(database, self.tables.table_property)
         self._last_signal = -1
         self._watermarks: list[WatermarkRecord] = []
 
@@ -197,7 +176,7 @@ class Scheduler:
         self._show_up()
         self._refresh()
         self._arm()
-        self._alerting.refresh()
+        self._alerts.refresh()
         news, self._news = self._news, False
         now = self._clock.wall()
         for entry in list(self._entries.values()):
@@ -223,19 +202,18 @@ class Scheduler:
 
     def lags(self) -> list[Lag]:
         """How far consumers are behind, by the last look at their tables: as old as the tick at most, and free. From any thread."""
-        found: dict[tuple[str, str], Lag] = {}
         now = self._clock.wall()
-        for entry in list(self._entries.values()):
-            standing = entry.standing
-            if standing is None:
-                continue
-            for armed in (*entry.plan.triggers, *([entry.plan.reading] if entry.plan.reading else ())):
-                for watched in armed.watches:
-                    unseen = self.tables.answer(standing.question(armed, watched)) if watched.consumer else None
-                    if watched.consumer and unseen is not None:
-                        lag = Lag.of(watched.consumer, entry.record.id, unseen, now)
-                        found.setdefault((lag.consumer, lag.table), lag)
-        return list(found.values())
+        found = [lag for snapshot in self._snapshots() for lag in lags(snapshot, self.tables.answer, now)]
+        return list({(lag.consumer, lag.table): lag for lag in reversed(found)}.values())
+
+    def goals(self) -> list[GoalState]:
+        """How far workflows with a goal are behind, likewise."""
+        now = self._clock.wall()
+        found = (goal_state(snapshot, self.tables.answer, now) for snapshot in self._snapshots())
+        return [goal for goal in found if goal is not None]
+
+    def _snapshots(self) -> list[WorkflowSnapshot]:
+        return [entry.snapshot for entry in list(self._entries.values()) if entry.snapshot is not None]
 
     def _show_up(self) -> None:
         now = self._clock.monotonic()
@@ -263,47 +241,47 @@ class Scheduler:
             called = self._called(connection)
             changed = {name for name, version in consumers.items() if self._consumers.get(name) != version}
             self._consumers = consumers
-            for gone in self._entries.keys() - records.keys():
-                del self._entries[gone]
+            for workflow_id in self._entries.keys() - records.keys():
+                del self._entries[workflow_id]
             for record in records.values():
                 entry = self._entries.get(record.id)
                 if entry is None or entry.plan.version != record.latest_version:
                     plan = workflow_snapshots.read_plan(connection, record, catalog=self._catalog)
                     if plan is None:
                         continue
-                    entry = self._entries[record.id] = _Entry(record, plan)
-                running = entry.standing is not None and entry.standing.running is not None
+                    entry = self._entries[record.id] = _WatchedWorkflow(record, plan)
+                running = entry.snapshot is not None and entry.snapshot.running is not None
                 entry.stale |= called and bool(_SIGNALS & {armed.kind for armed in entry.plan.triggers})
                 entry.stale |= (
                     entry.record != record or record.id in moved or running or bool(changed & _consumers(entry.plan))
                 )
                 entry.record = record
                 if entry.stale:
-                    entry.standing = workflow_snapshots.read(connection, record, entry.plan)
+                    entry.snapshot = workflow_snapshots.read(connection, record, entry.plan)
 
     def _evident_targets(self, workflow_ids: Iterable[str]) -> set[str]:
         """What these workflows write, as far as their definitions tell."""
-        found: set[str] = set()
+        targets: set[str] = set()
         for workflow_id in workflow_ids:
             entry = self._entries.get(workflow_id)
             if entry is not None and entry.targets is None:
-                entry.targets = frozenset(targets_of(Definition(entry.plan.workflow), self._catalog))
-            found.update(entry.targets or () if entry else ())
-        return found
+                entry.targets = frozenset(targets_of(ParsedDefinition(entry.plan.workflow), self._catalog))
+            targets.update(entry.targets or () if entry else ())
+        return targets
 
     def _called(self, connection: Connection) -> bool:
         """Whether there are new signals or watermarks."""
-        last, held = signals.last(connection), signals.all_watermarks(connection)
-        called = last != self._last_signal or held != self._watermarks
-        self._last_signal, self._watermarks = last, held
+        last, watermarks = signals.last(connection), signals.all_watermarks(connection)
+        called = last != self._last_signal or watermarks != self._watermarks
+        self._last_signal, self._watermarks = last, watermarks
         return called
 
     def _take_watermarks(self) -> None:
         """Tables may say themselves how far they are complete, in a property."""
-        known = {held.source: held.valid_through for held in self._watermarks}
+        known = {watermark.source: watermark.valid_through for watermark in self._watermarks}
         tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
         for table in sorted(tables):
-            through = completeness.said(table, self.tables.table_property)
+            through = completeness.stated_watermark(table, self.tables.table_property)
             if isinstance(through, float) and through > known.get(table, float("-inf")):
                 with self._database.write() as connection:
                     record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())
@@ -312,31 +290,31 @@ class Scheduler:
                 self._wake.set()
 
     def _questions(self) -> set[Question]:
-        found: set[Question] = set()
+        questions: set[Question] = set()
         for entry in self._entries.values():
-            if entry.standing is not None and entry.record.active:
+            if entry.snapshot is not None and entry.record.active:
                 reading = entry.plan.reading
                 for armed in (*entry.plan.triggers, *([reading] if reading else ())):
-                    found.update(entry.standing.questions(armed))
-            found.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
-        return found
+                    questions.update(entry.snapshot.questions(armed))
+            questions.update(Question(table, "main", None, ("append",)) for table in entry.plan.completeness)
+        return questions
 
-    def _look_at(self, entry: _Entry, now: float) -> None:
+    def _look_at(self, entry: _WatchedWorkflow, now: float) -> None:
         entry.stale = False
         entry.due = now + 3600.0
-        standing = entry.standing
-        if standing is None:
+        snapshot = entry.snapshot
+        if snapshot is None:
             return
-        again = self._alerting.look(standing, self.tables, now)
+        again = self._alerts.look(snapshot, self.tables, now)
         if again is not None:
             entry.due = min(entry.due, again)
         for armed in entry.plan.triggers:
-            judgement = judging.judge(
-                standing,
+            judgement = judge(
+                snapshot,
                 armed,
                 now=now,
                 settings=self._settings,
-                sightings=self._sightings,
+                tracker=self._tracker,
                 answer=self.tables.answer,
                 lineage=self._lineage,
                 signals=self._signals,
@@ -344,11 +322,11 @@ class Scheduler:
             entry.judgements[armed.name] = judgement
             if judgement.again is not None:
                 entry.due = min(entry.due, judgement.again)
-            for watched, unseen in judgement.maintenance:
-                self._advance(standing, watched, unseen)
+            for watched, pending in judgement.maintenance:
+                self._advance(snapshot, watched, pending)
                 entry.stale = True
             if judgement.occasions or judgement.state is not None:
-                self._fire(entry, standing, armed, judgement, now)
+                self._fire(entry, snapshot, armed, judgement, now)
                 # Whatever came of it, the rows have changed: read them again before the next decision.
                 entry.stale, entry.due = True, now
                 break
@@ -358,20 +336,20 @@ class Scheduler:
         todo = sorted(
             entry.record.id
             for entry in self._entries.values()
-            if entry.standing is not None
+            if entry.snapshot is not None
             and entry.record.active
-            and {armed.name for armed in entry.plan.triggers} != entry.standing.rows.keys()
+            and {armed.name for armed in entry.plan.triggers} != entry.snapshot.rows.keys()
         )
         for start in range(0, len(todo), ARMED_AT_ONCE):
             # In the order of their ids, so that two schedulers do not wait for each other.
             with self._database.write() as connection:
                 for workflow_id in todo[start : start + ARMED_AT_ONCE]:
-                    self._arm_one(connection, self._entries[workflow_id])
+                    self._arm_workflow(connection, self._entries[workflow_id])
 
-    def _arm_one(self, connection: Connection, entry: _Entry) -> None:
-        assert entry.standing is not None
+    def _arm_workflow(self, connection: Connection, entry: _WatchedWorkflow) -> None:
+        assert entry.snapshot is not None
         wanted = {armed.name: armed for armed in entry.plan.triggers}
-        rows = entry.standing.rows
+        rows = entry.snapshot.rows
         workflow = definitions.lock(connection, entry.record.id)
         if workflow is None or workflow.latest_version != entry.plan.version or not workflow.active:
             return
@@ -380,14 +358,16 @@ class Scheduler:
             if armed.name not in rows:
                 # A trigger counts from its push, not from when the first scheduler saw it.
                 since = workflow.updated_at
-                state = judging.first_state(connection, armed, since)
+                state = first_state(connection, armed, since)
                 triggers.add(connection, TriggerRecord(workflow.id, armed.name, armed.kind, since, state))
-        entry.standing = workflow_snapshots.read(connection, entry.record, entry.plan)
+        entry.snapshot = workflow_snapshots.read(connection, entry.record, entry.plan)
 
-    def _fire(self, entry: _Entry, standing: WorkflowSnapshot, armed: Armed, judgement: Judgement, now: float) -> None:
-        row = standing.rows[armed.name]
+    def _fire(
+        self, entry: _WatchedWorkflow, snapshot: WorkflowSnapshot, armed: ArmedTrigger, judgement: Judgement, now: float
+    ) -> None:
+        row = snapshot.rows[armed.name]
         for occasion in judgement.occasions:
-            claim = Claim(standing, row, occasion, now)
+            claim = CursorClaim(snapshot, row, occasion, now)
             fault("scheduler.before_claim")
             try:
                 run_id = self._start(entry.record.id, occasion, armed.name, claim)
@@ -403,10 +383,10 @@ class Scheduler:
                 return
             LOG.info("run %s started for %s", run_id, occasion.name)
             with self._database.read() as connection:
-                fresh = triggers.load(connection, row.workflow_id, row.name)
-            if fresh is None or fresh.state != occasion.state:
+                latest = triggers.load(connection, row.workflow_id, row.name)
+            if latest is None or latest.state != occasion.state:
                 return
-            row = fresh
+            row = latest
         if judgement.state is not None:
             with self._database.write() as connection:
                 triggers.move(connection, row, judgement.state)
@@ -415,23 +395,23 @@ class Scheduler:
         with self._database.write() as connection:
             triggers.move(connection, row, {**occasion.state, "problem": f"{occasion.name}: {problem}"})
 
-    def _advance(self, standing: WorkflowSnapshot, watched: Watched, unseen: Unseen) -> None:
+    def _advance(self, snapshot: WorkflowSnapshot, watched: WatchedTable, pending: PendingChanges) -> None:
         """Nothing but maintenance since the checkpoint: move it, so that what it holds may expire."""
-        reading = standing.readings.get(watched.consumer or "")
+        reading = snapshot.readings.get(watched.consumer or "")
         known = reading.checkpoints.get(watched.table) if reading else None
-        if reading is None or known is None or unseen.end is None:
+        if reading is None or known is None or pending.end is None:
             return
         if watched.pinned:
             try:
                 self._lake = self._lake or self._open_lake()
                 self._lake.set_checkpoint_tag(
-                    watched.table, consumer=known.consumer, snapshot_id=unseen.end.snapshot_id
+                    watched.table, consumer=known.consumer, snapshot_id=pending.end.snapshot_id
                 )
             except IcefloeError as error:
                 LOG.warning("the checkpoint tag on %s was not moved: %s", watched.table, error)
-        if advance(self._database, known, reading.version, unseen.end, self._clock.wall()):
+        if advance(self._database, known, reading.version, pending.end, self._clock.wall()):
             LOG.info(
-                "%s: only maintenance in %s; the checkpoint moved, nothing was started", known.consumer, unseen.range
+                "%s: only maintenance in %s; the checkpoint moved, nothing was started", known.consumer, pending.range
             )
 
     def _workflow(self, workflow_id: str) -> Workflow | None:
@@ -443,10 +423,10 @@ class Scheduler:
             return triggers.lineages(connection, set(run_ids))
 
 
-def _watches(plan: Plan) -> bool:
+def _watches(plan: TriggerPlan) -> bool:
     return plan.reading is not None or bool(plan.completeness) or any(armed.watches for armed in plan.triggers)
 
 
-def _consumers(plan: Plan) -> set[str | None]:
+def _consumers(plan: TriggerPlan) -> set[str | None]:
     watching = [*plan.triggers, *([plan.reading] if plan.reading else [])]
     return {watched.consumer for armed in watching for watched in armed.watches}

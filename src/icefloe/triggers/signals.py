@@ -26,7 +26,7 @@ After = Callable[[str, int], Sequence[SignalRecord]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SignalMatch:
     """What the signals since the cursor come to. ``fires``: a run is to be started, for these signals."""
 
     state: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Found:
         return bool(self.fires or self.passed_over)
 
 
-def look(workflow: Workflow, trigger: SignalTrigger, state: Mapping[str, Any], after: After) -> Found:
+def match_signals(workflow: Workflow, trigger: SignalTrigger, state: Mapping[str, Any], after: After) -> SignalMatch:
     """The oldest signals since the cursor that satisfy each of the trigger's conditions; all of them together fire."""
     cursors: list[int] = list(state["after"])
     chosen: list[SignalRecord] = []
@@ -55,41 +55,41 @@ def look(workflow: Workflow, trigger: SignalTrigger, state: Mapping[str, Any], a
                 break
             scope = scope or Scope(params=workflow_values(workflow))
             wanted = matching.wanted(condition.match, scope)
-            match = next((one for one in batch if matching.satisfies(one.params, wanted)), None)
+            match = next((signal for signal in batch if matching.satisfies(signal.params, wanted)), None)
             scanned = batch[-1].seq
         if match is None:
             missing.append(condition.name)
         else:
             chosen.append(match)
     if missing:
-        return Found(state, missing=tuple(missing))
-    values = {one.name: dict(one.params) for one in chosen}
-    moved = {**state, "after": [one.seq for one in chosen]}
+        return SignalMatch(state, missing=tuple(missing))
+    values = {signal.name: dict(signal.params) for signal in chosen}
+    moved = {**state, "after": [signal.seq for signal in chosen]}
     moved.pop("problem", None)
     try:
         return _checked(trigger, chosen, values, moved)
     except IcefloeError as error:
-        return Found({**moved, "problem": error.message}, passed_over=error.message, params=values)
+        return SignalMatch({**moved, "problem": error.message}, passed_over=error.message, params=values)
 
 
 def _checked(
     trigger: SignalTrigger, chosen: list[SignalRecord], values: Mapping[str, Mapping[str, Any]], moved: dict[str, Any]
-) -> Found:
-    seen = {
+) -> SignalMatch:
+    by_signal = {
         name: {key: TypedValue.of(_value(item)).value for key, item in params.items()}
         for name, params in values.items()
     }
-    flat = {key: item for params in seen.values() for key, item in params.items()}
-    scope = Scope(params=flat, signals=seen)
+    flat = {key: item for params in by_signal.values() for key, item in params.items()}
+    scope = Scope(params=flat, signals=by_signal)
     if trigger.condition is not None and not evaluate_condition(trigger.condition, scope):
-        return Found(moved, passed_over="its condition does not hold", params=values)
+        return SignalMatch(moved, passed_over="its condition does not hold", params=values)
     if trigger.dedup is not None:
         key = json.dumps(plain(evaluate(trigger.dedup, scope).value), sort_keys=True, default=str)
         known = list(moved.get("dedup", ()))
         if key in known:
-            return Found(moved, passed_over=f"one with {key} was there before (dedup)", params=values)
+            return SignalMatch(moved, passed_over=f"one with {key} was there before (dedup)", params=values)
         moved = {**moved, "dedup": [*known, key][-REMEMBERED:]}
-    return Found(moved, tuple(chosen), params=values)
+    return SignalMatch(moved, tuple(chosen), params=values)
 
 
 def _value(item: Any) -> Any:
@@ -101,14 +101,14 @@ def boundaries(trigger: WatermarkTrigger, passed: float | None, valid_through: f
     last = boundary(trigger, valid_through)
     if passed is None:
         return [last]
-    found: list[float] = []
+    fires: list[float] = []
     at = passed
-    while len(found) < most:
+    while len(fires) < most:
         at = boundary(trigger, _beyond(trigger, at))
         if at > last:
             break
-        found.append(at)
-    return found
+        fires.append(at)
+    return fires
 
 
 def boundary(trigger: WatermarkTrigger, moment: float) -> float:

@@ -24,7 +24,7 @@ class UnclearSourcesError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedTable:
     """One table as one consumer reads it. Without a consumer the trigger itself remembers what it has started runs for."""
 
     table: str
@@ -34,17 +34,19 @@ class Watched:
     pinned: bool = True
 
 
-def watched(workflow: Workflow, trigger: IncrementalTrigger, *, catalog: str) -> tuple[Watched, ...]:
+def watched_tables(workflow: Workflow, trigger: IncrementalTrigger, *, catalog: str) -> tuple[WatchedTable, ...]:
     """Every table the trigger watches. Raises :class:`UnclearSourcesError` or what is wrong with a table's name."""
     captured = _captures(workflow, catalog, needed=not trigger.tables)
     if not trigger.tables:
         return captured
-    found: list[Watched] = []
+    tables: list[WatchedTable] = []
     for name in trigger.tables:
         table = format_identifier(parse_identifier(_filled(workflow, name), catalog=catalog))
-        readings = [one for one in captured if one.table == table and trigger.consumer in (None, one.consumer)]
-        found += readings or [Watched(table, trigger.consumer)]
-    return tuple(dict.fromkeys(found))
+        readings = [
+            reading for reading in captured if reading.table == table and trigger.consumer in (None, reading.consumer)
+        ]
+        tables += readings or [WatchedTable(table, trigger.consumer)]
+    return tuple(dict.fromkeys(tables))
 
 
 def canonical(name: str, catalog: str) -> str:
@@ -54,19 +56,19 @@ def canonical(name: str, catalog: str) -> str:
 def workflow_values(workflow: Workflow) -> Mapping[str, Any]:
     """The workflow's own parameters with their usual values, as far as they can be told without a run."""
     params = merge([(Layer.DEFAULTS, DEFAULTS), (Layer.DEFINITION, workflow.params)])
-    found: dict[str, Any] = {"workflow_id": workflow.id}
+    values: dict[str, Any] = {"workflow_id": workflow.id}
     try:
-        return found | {name: item.value for name, item in resolve_params(params, Scope(params=found)).items()}
+        return values | {name: item.value for name, item in resolve_params(params, Scope(params=values)).items()}
     except UsageError:
         pass  # one of them needs a run: take the others one by one, in any order
     for param in [*params, *params]:
         with suppress(UsageError):
-            found[param.name] = resolve_params([param], Scope(params=found))[param.name].value
-    return found
+            values[param.name] = resolve_params([param], Scope(params=values))[param.name].value
+    return values
 
 
-def _captures(workflow: Workflow, catalog: str, *, needed: bool) -> tuple[Watched, ...]:
-    found: list[Watched] = []
+def _captures(workflow: Workflow, catalog: str, *, needed: bool) -> tuple[WatchedTable, ...]:
+    tables_read: list[WatchedTable] = []
     scope = Scope(params=workflow_values(workflow))
     described = BUILTIN.find("ip_capture")
     assert described is not None
@@ -85,8 +87,10 @@ def _captures(workflow: Workflow, catalog: str, *, needed: bool) -> tuple[Watche
                 ) from error
             continue
         consumer = settings.consumer or consumer_name(workflow.id, path)
-        found += [Watched(table, consumer, settings.ref, settings.on_gap, settings.pin != "off") for table in tables]
-    return tuple(dict.fromkeys(found))
+        tables_read += [
+            WatchedTable(table, consumer, settings.ref, settings.on_gap, settings.pin != "off") for table in tables
+        ]
+    return tuple(dict.fromkeys(tables_read))
 
 
 def _filled(workflow: Workflow, text: str) -> str:

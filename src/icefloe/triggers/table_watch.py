@@ -19,10 +19,10 @@ from icefloe.lake import Checkpoint, Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.changes import OPERATIONS
 from icefloe.lake.errors import HistoryLostError
+from icefloe.lake.metadata_poll import MetadataPoll
 from icefloe.lake.partitions import PartitionChange
-from icefloe.lake.polling import Polling
 from icefloe.table_names import Identifier, parse_identifier
-from icefloe.triggers.unseen import Unseen, unseen
+from icefloe.triggers.pending_changes import PendingChanges, pending_changes
 
 _LONGEST_PAUSE = 60.0
 _FEW = 50
@@ -41,9 +41,9 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _TableAnswer:
     location: str | None
-    unseen: Unseen
+    pending: PendingChanges
     properties: Mapping[str, str]
 
 
@@ -57,9 +57,9 @@ class TableWatch:
         self._tick = tick
         self._on_news = on_news
         self._lake: Lake | None = None
-        self._polling: Polling | None = None
+        self._poll: MetadataPoll | None = None
         self._questions: frozenset[Question] = frozenset()
-        self._answers: dict[Question, _Answer] = {}
+        self._answers: dict[Question, _TableAnswer] = {}
         self._changed = threading.Condition()
         self._nudged: set[str] | None = set()
         """Tables to look at before the tick; None: all of them."""
@@ -79,32 +79,32 @@ class TableWatch:
                 return
             new = {question.table for question in wanted - self._questions}
             self._questions = wanted
-            self._answers = {question: found for question, found in self._answers.items() if question in wanted}
+            self._answers = {question: answer for question, answer in self._answers.items() if question in wanted}
             if new:
                 self._wake(new)
 
-    def answer(self, question: Question) -> Unseen | None:
+    def answer(self, question: Question) -> PendingChanges | None:
         """None: not known yet."""
-        found = self._answers.get(question)
-        return None if found is None else found.unseen
+        answer = self._answers.get(question)
+        return None if answer is None else answer.pending
 
     def table_property(self, table: str, name: str) -> str | None:
         """A table's property, as of the last look."""
-        for question, found in list(self._answers.items()):
+        for question, answer in list(self._answers.items()):
             if question.table == table:
-                return found.properties.get(name)
+                return answer.properties.get(name)
         return None
 
     def has_looked_at(self, table: str) -> bool:
         """False also while the table cannot be read: what is known of it then is not what it says now."""
         return any(
-            question.table == table and not found.unseen.problem for question, found in list(self._answers.items())
+            question.table == table and not answer.pending.problem for question, answer in list(self._answers.items())
         )
 
     @property
     def costly(self) -> bool:
         """Whether a look at all tables is to be left to the tick: there are many, and each has to be asked for."""
-        asked_for_each = self._polling is not None and not self._polling.at_once
+        asked_for_each = self._poll is not None and not self._poll.at_once
         return asked_for_each and len({question.table for question in self._questions}) > _FEW
 
     def nudge(self, tables: Iterable[str] | None = None) -> None:
@@ -165,23 +165,23 @@ class TableWatch:
     def _look(self, questions: frozenset[Question], only: set[str] | None) -> bool:
         if not questions:
             return False
-        if self._lake is None or self._polling is None:
+        if self._lake is None or self._poll is None:
             self._lake = self._open_lake()
-            self._polling = Polling(self._lake.tables)
+            self._poll = MetadataPoll(self._lake.tables)
         by_table: dict[str, list[Question]] = {}
         for question in questions:
-            if only is None or question.table in only or self._polling.at_once:
+            if only is None or question.table in only or self._poll.at_once:
                 by_table.setdefault(question.table, []).append(question)
         names = {table: parse_identifier(table, catalog=self._lake.tables.name) for table in by_table}
         known: dict[Identifier, str | None] = {}
-        for table, asked in by_table.items():
-            locations = {found.location for question in asked if (found := self._answers.get(question))}
+        for table, of_table in by_table.items():
+            locations = {answer.location for question in of_table if (answer := self._answers.get(question))}
             known[names[table]] = locations.pop() if len(locations) == 1 else None
-        looks = self._polling.look(list(names.values()), known)
+        looks = self._poll.look(list(names.values()), known)
         moved = False
-        for table, asked in by_table.items():
+        for table, of_table in by_table.items():
             look = looks[names[table]]
-            todo = [q for q in asked if q not in self._answers or self._answers[q].location != look.location]
+            todo = [q for q in of_table if q not in self._answers or self._answers[q].location != look.location]
             if not todo:
                 continue
             answers = self._answered(table, names[table], look.location, look.table, todo)
@@ -192,25 +192,27 @@ class TableWatch:
 
     def _answered(
         self, table: str, name: Identifier, location: str | None, loaded: LoadedTable | None, todo: list[Question]
-    ) -> dict[Question, _Answer]:
+    ) -> dict[Question, _TableAnswer]:
         assert self._lake is not None
         if location is None and loaded is None:
-            missing = Unseen(table, problem="there is no such table in the catalog yet")
-            return {question: _Answer(None, missing, {}) for question in todo}
+            missing = PendingChanges(table, problem="there is no such table in the catalog yet")
+            return {question: _TableAnswer(None, missing, {}) for question in todo}
         try:
             if loaded is None:
                 self.loads += 1
                 loaded = self._lake.tables.load(name)
         except IcefloeError as error:
             # This table alone: its metadata is missing or broken. Looked at again when it has moved, or at the next tick.
-            broken = Unseen(table, problem=f"{error.code}: {error.message}")
-            return {question: _Answer(f"broken:{time.monotonic()}", broken, {}) for question in todo}
+            broken = PendingChanges(table, problem=f"{error.code}: {error.message}")
+            return {question: _TableAnswer(f"broken:{time.monotonic()}", broken, {}) for question in todo}
         at = loaded.metadata.metadata_location
-        return {question: _Answer(at, self._one(loaded, question), loaded.metadata.properties) for question in todo}
+        return {
+            question: _TableAnswer(at, self._pending(loaded, question), loaded.metadata.properties) for question in todo
+        }
 
-    def _one(self, table: LoadedTable, question: Question) -> Unseen:
+    def _pending(self, table: LoadedTable, question: Question) -> PendingChanges:
         assert self._lake is not None
-        found = unseen(
+        pending = pending_changes(
             table.metadata,
             question.table,
             ref=question.ref,
@@ -219,19 +221,19 @@ class TableWatch:
         )
         wanted = json.loads(question.partitions)
         try:
-            if wanted and found.snapshots and not found.lost:
-                return self._in_partitions(table, question, found, wanted)
-            if found.only_maintenance and self._changes_rows(table, question):
-                return replace(found, others=1)
+            if wanted and pending.snapshots and not pending.lost:
+                return self._in_partitions(table, question, pending, wanted)
+            if pending.only_maintenance and self._changes_rows(table, question):
+                return replace(pending, others=1)
         except HistoryLostError as error:
-            return replace(found, lost=f"{error.code}: {error.message}")
+            return replace(pending, lost=f"{error.code}: {error.message}")
         except IcefloeError as error:
-            return replace(found, snapshots=0, problem=f"{error.code}: {error.message}")
-        return found
+            return replace(pending, snapshots=0, problem=f"{error.code}: {error.message}")
+        return pending
 
     def _in_partitions(
-        self, table: LoadedTable, question: Question, found: Unseen, wanted: Mapping[str, list[object]]
-    ) -> Unseen:
+        self, table: LoadedTable, question: Question, pending: PendingChanges, wanted: Mapping[str, list[object]]
+    ) -> PendingChanges:
         """Counted again, by partition; this opens the range's manifests."""
         assert self._lake is not None
         changes = self._lake.changes_of(
@@ -239,8 +241,10 @@ class TableWatch:
         )
         inside = [change for change in changes.partitions or () if _is_in(change, wanted)]
         if not inside:
-            return replace(found, snapshots=0, others=found.others + found.snapshots, rows=0, files=0, bytes=0)
-        return replace(found, rows=sum(one.rows for one in inside), files=sum(one.files for one in inside))
+            return replace(pending, snapshots=0, others=pending.others + pending.snapshots, rows=0, files=0, bytes=0)
+        return replace(
+            pending, rows=sum(counts.rows for counts in inside), files=sum(counts.files for counts in inside)
+        )
 
     def _changes_rows(self, table: LoadedTable, question: Question) -> bool:
         """By the manifest lists: a checkpoint is not moved on a summary's word alone."""

@@ -67,13 +67,13 @@ def next_fire(times: FireTimes, cursor: float, delay: Delay) -> float | None:
 
 def upcoming(times: FireTimes, after: float, most: int) -> list[float]:
     """The next fires, for people to see."""
-    found: list[float] = []
-    while len(found) < most:
-        fire = times.after(found[-1] if found else after)
+    fires: list[float] = []
+    while len(fires) < most:
+        fire = times.after(fires[-1] if fires else after)
         if fire is None:
             break
-        found.append(fire)
-    return found
+        fires.append(fire)
+    return fires
 
 
 def name_of(fire: float) -> str:
@@ -89,9 +89,9 @@ def _last_due(times: FireTimes, first: float, now: float, delay: Delay) -> float
     reach, low = 60.0 + delay.most, now
     while low > first:
         low = max(first, now - reach)
-        found = _walk(times, low, now, delay)
-        if found is not None:
-            return found
+        due = _walk(times, low, now, delay)
+        if due is not None:
+            return due
         reach *= 4
     return first
 

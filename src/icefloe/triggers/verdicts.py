@@ -44,5 +44,5 @@ def wait(reason: str, after: float | None = None, **details: Any) -> Verdict:
     return Verdict(VerdictKind.WAIT, reason, after=after, details=details)
 
 
-def held(reason: str, hint: str | None = None, **details: Any) -> Verdict:
+def blocked(reason: str, hint: str | None = None, **details: Any) -> Verdict:
     return Verdict(VerdictKind.HELD, reason, hint, details=details)

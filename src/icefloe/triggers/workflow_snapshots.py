@@ -14,21 +14,21 @@ from icefloe.store.captures import CheckpointRecord
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.triggers import RunSummary, TriggerRecord
 from icefloe.triggers import failures
-from icefloe.triggers.plans import Armed, Plan, plan
-from icefloe.triggers.sources import Watched
+from icefloe.triggers.pending_changes import PendingChanges
+from icefloe.triggers.plans import ArmedTrigger, TriggerPlan, plan
+from icefloe.triggers.sources import WatchedTable
 from icefloe.triggers.table_watch import Question
-from icefloe.triggers.unseen import Unseen
 from icefloe.workflow.model import IncrementalTrigger
 from icefloe.workflow.versions import WorkflowVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A consumer as it stands. ``held``: it has an open capture."""
+class ConsumerState:
+    """A consumer as it stands. ``has_open_capture``: somebody captures for it."""
 
     version: int
     checkpoints: Mapping[str, CheckpointRecord]
-    held: bool
+    has_open_capture: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class WorkflowSnapshot:
     """One workflow at the moment of reading."""
 
     record: WorkflowRecord
-    plan: Plan
+    plan: TriggerPlan
     rows: Mapping[str, TriggerRecord]
     active: tuple[RunSummary, ...]
     """Its runs that have not ended, oldest first."""
     ended: tuple[RunSummary, ...]
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, ConsumerState]
 
     @property
     def running(self) -> RunSummary | None:
@@ -61,12 +61,12 @@ class WorkflowSnapshot:
         """Its last run, if that ended badly, forgiven or not."""
         return next(iter(failures.bad_in_a_row(self.ended[:1], 0)), None)
 
-    def position(self, armed: Armed, watched: Watched) -> Checkpoint | None:
+    def position(self, armed: ArmedTrigger, watched: WatchedTable) -> Checkpoint | None:
         """How far the table has been read, for this trigger."""
         if watched.consumer is not None:
             reading = self.readings.get(watched.consumer)
-            found = reading.checkpoints.get(watched.table) if reading else None
-            return checkpoint_of(found) if found is not None and found.ref == watched.ref else None
+            record = reading.checkpoints.get(watched.table) if reading else None
+            return checkpoint_of(record) if record is not None and record.ref == watched.ref else None
         row = self.rows.get(armed.name)
         if row is None:
             return None
@@ -75,7 +75,7 @@ class WorkflowSnapshot:
         stored = row.state.get("before" if failed else "seen", {}).get(watched.table)
         return Checkpoint(**stored) if stored else None
 
-    def question(self, armed: Armed, watched: Watched) -> Question:
+    def question(self, armed: ArmedTrigger, watched: WatchedTable) -> Question:
         trigger = armed.trigger
         operations: tuple[str, ...] = ("append",)
         partitions = "{}"
@@ -83,37 +83,39 @@ class WorkflowSnapshot:
             operations, partitions = trigger.operations, json.dumps(dict(trigger.partitions), sort_keys=True)
         return Question(watched.table, watched.ref, self.position(armed, watched), operations, partitions)
 
-    def questions(self, armed: Armed) -> list[Question]:
+    def questions(self, armed: ArmedTrigger) -> list[Question]:
         return [self.question(armed, watched) for watched in armed.watches]
 
-    def sights(self, armed: Armed, answer: Callable[[Question], Unseen | None]) -> list[tuple[Watched, Unseen]] | None:
+    def observed(
+        self, armed: ArmedTrigger, answer: Callable[[Question], PendingChanges | None]
+    ) -> list[tuple[WatchedTable, PendingChanges]] | None:
         """What is unseen of each table the trigger watches; None: not all of them have been looked at yet."""
-        found = []
+        pairs = []
         for watched in armed.watches:
-            unseen = answer(self.question(armed, watched))
-            if unseen is None:
+            pending = answer(self.question(armed, watched))
+            if pending is None:
                 return None
-            found.append((watched, unseen))
-        return found
+            pairs.append((watched, pending))
+        return pairs
 
 
 def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
     return Checkpoint(record.table_uuid, record.snapshot_id, record.sequence_number, record.schema_id)
 
 
-def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> WorkflowSnapshot:
-    watching = [*its_plan.triggers, *([its_plan.reading] if its_plan.reading else [])]
+def read(connection: Connection, record: WorkflowRecord, plan: TriggerPlan) -> WorkflowSnapshot:
+    watching = [*plan.triggers, *([plan.reading] if plan.reading else [])]
     consumers = {watched.consumer for armed in watching for watched in armed.watches}
     readings = {}
     for name in consumers - {None}:
         assert name is not None
         known = captures.consumer(connection, name)
         if known is not None:
-            held = captures.open_capture(connection, name) is not None
-            readings[name] = Reading(known.version, captures.checkpoints_of(connection, name), held)
+            open_capture = captures.open_capture(connection, name) is not None
+            readings[name] = ConsumerState(known.version, captures.checkpoints_of(connection, name), open_capture)
     return WorkflowSnapshot(
         record,
-        its_plan,
+        plan,
         triggers.of_workflow(connection, record.id),
         tuple(triggers.active_runs(connection, record.id)),
         tuple(triggers.ended_runs(connection, record.id, failures.LOOK_BACK)),
@@ -121,7 +123,7 @@ def read(connection: Connection, record: WorkflowRecord, its_plan: Plan) -> Work
     )
 
 
-def read_plan(connection: Connection, record: WorkflowRecord, *, catalog: str) -> Plan | None:
+def read_plan(connection: Connection, record: WorkflowRecord, *, catalog: str) -> TriggerPlan | None:
     """The triggers of a workflow's latest version."""
     stored = definitions.version(connection, record.id, record.latest_version)
     if stored is None:

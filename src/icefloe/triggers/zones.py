@@ -24,9 +24,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def offset(zone: str, instant: int) -> int:
     """By how many seconds the wall is ahead of UTC."""
-    found = (_EPOCH + timedelta(seconds=min(instant, LAST))).astimezone(_zone(zone)).utcoffset()
-    assert found is not None
-    return int(found.total_seconds())
+    delta = (_EPOCH + timedelta(seconds=min(instant, LAST))).astimezone(_zone(zone)).utcoffset()
+    assert delta is not None
+    return int(delta.total_seconds())
 
 
 def next_change(zone: str, after: int, until: int) -> tuple[int, int] | None:
@@ -48,16 +48,16 @@ def first_instant(zone: str, wall: int) -> int:
 def _changes(zone: str, piece: int) -> tuple[tuple[int, int], ...]:
     """The changes in (start, end] of one piece of time. Two that undo each other within hours would be missed; there are none."""
     start, end = piece * _PIECE - 1, (piece + 1) * _PIECE - 1
-    found = []
-    low, held = start, offset(zone, start)
+    changes = []
+    low, current = start, offset(zone, start)
     while low < end:
         high = min(low + _STEP, end)
         new = offset(zone, high)
-        if new != held:
+        if new != current:
             left, right = low, high
             while right - left > 1:
                 middle = (left + right) // 2
-                left, right = (left, middle) if offset(zone, middle) != held else (middle, right)
-            found.append((right, new))
-        low, held = high, new
-    return tuple(found)
+                left, right = (left, middle) if offset(zone, middle) != current else (middle, right)
+            changes.append((right, new))
+        low, current = high, new
+    return tuple(changes)

@@ -26,12 +26,12 @@ from typing import Any, Literal, TypeAlias
 from icefloe.errors import UsageError
 from icefloe.workflow import model
 from icefloe.workflow.change_capture import SHORT_FORM, expand
-from icefloe.workflow.cron import problem as cron_problem
 from icefloe.workflow.dag import normal_condition
-from icefloe.workflow.durations import parse as seconds
+from icefloe.workflow.declarations import declared
 from icefloe.workflow.identifiers import is_step_id, is_workflow_id
 from icefloe.workflow.loading import Loaded
 from icefloe.workflow.model import Param, ParamMode, Transition
+from icefloe.workflow.options import checked
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Findings, Position, suggestion
 from icefloe.workflow.resolution import literal
@@ -40,7 +40,6 @@ from icefloe.workflow.settings import check
 from icefloe.workflow.step_types import BUILTIN, StepTypes
 from icefloe.workflow.validation import validate
 from icefloe.workflow.values import Mismatch, ParamType, clip
-from icefloe.workflow.zone_names import is_zone
 
 Duration: TypeAlias = str | float
 Literals: TypeAlias = "str | int | float | bool | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, Any]"
@@ -84,6 +83,9 @@ def constant(value: Literals) -> Constant:
 
 
 ParamInput: TypeAlias = "Literals | Expression | Provided | Constant"
+
+
+_STEP_OPTIONS = [item for item in declared(model.StepBase) if item.name not in ("id", "params")]
 
 
 class Node:
@@ -255,15 +257,25 @@ class _Body:
     ) -> Node:
         """Another workflow, with this step's parameters."""
         base = self._base(id, common)
-        return self._add(
-            model.SubworkflowStep(
-                **base, workflow_id=workflow_id or id, version=version, sync=sync, explicit_params=explicit_params
-            )
-        )
+        called = {
+            "workflow_id": workflow_id or id,
+            "version": version,
+            "sync": sync,
+            "explicit_params": explicit_params,
+        }
+        return self._add(model.SubworkflowStep(**base, **self._checked(model.SubworkflowStep, called, id)))
 
-    def job(self, id: str, type: str, settings: Mapping[str, Any] | None = None, **common: Any) -> Node:
+    def job(
+        self,
+        id: str,
+        type: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        type_version: str | None = None,
+        **common: Any,
+    ) -> Node:
         """A job of any registered type."""
-        base = self._base(id, common)
+        base = {**self._base(id, common), **self._checked(model.TypedStep, {"type_version": type_version}, id)}
         short = type == SHORT_FORM
         known = self._types.find("IpCapture" if short else type)
         data = _plain(settings or {})
@@ -282,7 +294,7 @@ class _Body:
         base = self._base(id, dict(common or {}))
         params = [self._param(name, value, id) for name, value in loop.items()]
         loop_params = tuple(param for param in params if param is not None)
-        inner = Loop(self, base, loop_params, concurrency)
+        inner = Loop(self, base | self._checked(model.ForeachStep, {"concurrency": concurrency}, id), loop_params)
         self._steps.append(inner)
         return inner
 
@@ -334,36 +346,21 @@ class _Body:
             self._findings.error("step.duplicate-id", f"the step id '{clip(step_id)}' is used twice", place)
         self._places.steps.setdefault(step_id, place)
         given = dict(common)
-        retry, timeout = given.pop("retry", None), given.pop("timeout", None)
-        mode = given.pop("failure_mode", None)
-        base = {
-            "id": step_id,
-            "name": given.pop("name", None),
-            "description": given.pop("description", None),
-            "tags": tuple(given.pop("tags", ())),
-            "retry": model.RetryPolicy(error=retry) if isinstance(retry, int) else retry,
-            "timeout": self._timeout(timeout, step_id),
-            "signal_dependencies": tuple(given.pop("signal_dependencies", ())),
-            "watermark_dependencies": tuple(given.pop("watermark_dependencies", ())),
-            "signal_outputs": tuple(given.pop("signal_outputs", ())),
-        }
-        try:
-            base["failure_mode"] = model.FailureMode(mode) if mode else model.FailureMode.FAIL_AFTER_RUNNING
-        except ValueError:
-            hint = suggestion(str(mode), [known.value for known in model.FailureMode], "modes")
-            self._error(step_id, f"'{clip(str(mode))}' is no failure mode", hint=hint)
+        options = {item.name: given.pop(item.name) for item in _STEP_OPTIONS if item.name in given}
+        base = {"id": step_id, **self._checked(model.StepBase, options, step_id)}
         named = {**given.pop("params", {}), **given}
         params = [self._param(name, value, step_id) for name, value in named.items()]
         return {**base, "params": tuple(param for param in params if param is not None)}
 
-    def _timeout(self, value: Duration | None, step_id: str | None) -> float | str | None:
-        if value is None or (isinstance(value, str) and "${" in value):
-            return value
-        try:
-            return seconds(value)
-        except ValueError as error:
-            self._error(step_id, str(error))
-            return None
+    def _checked(self, cls: type, options: Mapping[str, Any], step_id: str | None) -> dict[str, Any]:
+        """The options as the model holds them; what it does not take is told, and left out."""
+        values: dict[str, Any] = {}
+        for name, value in options.items():
+            try:
+                values |= checked(cls, {name: value})
+            except ValueError as error:
+                self._error(step_id, str(error), hint=getattr(error, "hint", None))
+        return values
 
     def _param(self, name: str, value: Any, step_id: str | None) -> Param | None:
         try:
@@ -380,14 +377,11 @@ class _Body:
 class Loop(_Body, Node):
     """A foreach that is being built; a step like any other outside, a body inside."""
 
-    def __init__(
-        self, outer: _Body, base: dict[str, Any], loop_params: tuple[Param, ...], concurrency: int | None
-    ) -> None:
+    def __init__(self, outer: _Body, base: dict[str, Any], loop_params: tuple[Param, ...]) -> None:
         _Body.__init__(self, outer._findings, outer._places, outer._types)
         Node.__init__(self, outer, base["id"])
         self._base_fields = base
         self._loop_params = loop_params
-        self._concurrency = concurrency
 
     def __enter__(self) -> Loop:
         return self
@@ -400,7 +394,6 @@ class Loop(_Body, Node):
         return model.ForeachStep(
             **self._base_fields,
             loop_params=self._loop_params,
-            concurrency=self._concurrency,
             steps=steps,
             transitions=edges,
         )
@@ -417,13 +410,14 @@ class Pipeline(_Body):
         description: str | None = None,
         owner: str | None = None,
         tags: Sequence[str] = (),
+        criticality: str | None = None,
         run_strategy: Literal["SEQUENTIAL", "STRICT_SEQUENTIAL", "FIRST_ONLY", "LAST_ONLY", "PARALLEL"] = "SEQUENTIAL",
         concurrency: int | None = None,
         step_concurrency: int | None = None,
         timeout: Duration | None = None,
-        retry: model.RetryPolicy | int | None = None,
+        retry: model.RetryPolicy | Mapping[str, Any] | int | None = None,
         freshness: Duration | None = None,
-        alerting: model.Alerting | None = None,
+        alerting: model.Alerting | Mapping[str, Any] | Sequence[str] | None = None,
         triggers: Sequence[model.Trigger] = (),
         types: StepTypes = BUILTIN,
         params: Mapping[str, ParamInput] | None = None,
@@ -434,19 +428,22 @@ class Pipeline(_Body):
             self._findings.error("workflow.id", f"'{clip(str(id))}' cannot be a workflow's id", self._places.workflow)
         self.id = id
         named = [self._param(key, value, None) for key, value in {**(params or {}), **more_params}.items()]
-        fresh = self._timeout(freshness, None)
-        self._fields: dict[str, Any] = {
-            "id": id,
+        options = {
             "name": name,
             "description": description,
             "owner": owner,
-            "tags": tuple(tags),
-            "run_strategy": model.RunStrategy(model.RunRule(run_strategy), concurrency),
+            "tags": tags,
+            "criticality": criticality,
+            "run_strategy": {"rule": run_strategy, "concurrency": concurrency},
             "step_concurrency": step_concurrency,
-            "timeout": self._timeout(timeout, None),
-            "retry": model.RetryPolicy(error=retry) if isinstance(retry, int) else retry,
-            "freshness": fresh if isinstance(fresh, float) else None,
+            "timeout": timeout,
+            "retry": retry,
+            "freshness": freshness,
             "alerting": alerting,
+        }
+        self._fields: dict[str, Any] = {
+            **self._checked(model.Workflow, options, None),
+            "id": id,
             "triggers": tuple(triggers),
             "params": tuple(param for param in named if param is not None),
         }
@@ -491,24 +488,35 @@ class Pipeline(_Body):
 
 
 def cron(
-    expression: str, timezone: str = "UTC", *, jitter: Duration = 0, catch_up: Literal["none", "last", "all"] = "last"
+    expression: str,
+    timezone: str = "UTC",
+    *,
+    jitter: Duration = 0,
+    start: str | None = None,
+    end: str | None = None,
+    catch_up: Literal["none", "last", "all"] = "last",
+    params: Mapping[str, ParamInput] | None = None,
 ) -> model.CronTrigger:
     """``cron("@daily")``, ``cron("0 3 * * *", "Europe/Berlin")``."""
-    problem = cron_problem(expression)
-    if problem is not None:
-        raise ValueError(problem)
-    if not is_zone(timezone):
-        raise ValueError(f"there is no time zone '{clip(timezone)}'")
-    return model.CronTrigger(
-        cron=expression, timezone=timezone, fuzzy_max_delay=seconds(jitter), catch_up=model.CatchUp(catch_up)
-    )
+    schedule = {"fuzzy_max_delay": jitter, "start": start, "end": end, "catch_up": catch_up}
+    values = checked(model.CronTrigger, {"cron": expression, "timezone": timezone, **schedule})
+    return model.CronTrigger(**values, params=_params(params))
 
 
-def every(interval: Duration, *, jitter: Duration = 0) -> model.IntervalTrigger:
+def every(
+    interval: Duration,
+    *,
+    jitter: Duration = 0,
+    start: str | None = None,
+    end: str | None = None,
+    catch_up: Literal["none", "last", "all"] = "last",
+    params: Mapping[str, ParamInput] | None = None,
+) -> model.IntervalTrigger:
     """``every("15m")``."""
-    if seconds(interval) < 1:
-        raise ValueError("an interval must be at least one second")
-    return model.IntervalTrigger(every=seconds(interval), fuzzy_max_delay=seconds(jitter))
+    schedule = {"fuzzy_max_delay": jitter, "start": start, "end": end, "catch_up": catch_up}
+    return model.IntervalTrigger(
+        **checked(model.IntervalTrigger, {"every": interval, **schedule}), params=_params(params)
+    )
 
 
 def incremental(
@@ -520,24 +528,57 @@ def incremental(
     min_files: int | None = None,
     min_bytes: int | None = None,
     operations: Sequence[Literal["append", "overwrite", "delete"]] = ("append",),
+    partitions: Mapping[str, Any] | None = None,
+    require: Literal["any", "all"] = "any",
+    consumer: str | None = None,
+    allow_cycle: int | None = None,
+    params: Mapping[str, ParamInput] | None = None,
 ) -> model.IncrementalTrigger:
     """A run when a source has changes that this workflow has not seen."""
-    return model.IncrementalTrigger(
-        tables=tables,
-        at_most_every=None if at_most_every is None else seconds(at_most_every),
-        max_age=None if max_age is None else seconds(max_age),
-        quiet_period=None if quiet_period is None else seconds(quiet_period),
-        min_rows=min_rows,
-        min_files=min_files,
-        min_bytes=min_bytes,
-        operations=tuple(operations),
-    )
+    options = {
+        "tables": tables,
+        "at_most_every": at_most_every,
+        "max_age": max_age,
+        "quiet_period": quiet_period,
+        "min_rows": min_rows,
+        "min_files": min_files,
+        "min_bytes": min_bytes,
+        "operations": operations,
+        "partitions": partitions,
+        "require": require,
+        "consumer": consumer,
+        "allow_cycle": allow_cycle,
+    }
+    return model.IncrementalTrigger(**checked(model.IncrementalTrigger, options), params=_params(params))
+
+
+def watermark(
+    table: str,
+    every: Duration = "1d",
+    timezone: str = "UTC",
+    *,
+    params: Mapping[str, ParamInput] | None = None,
+) -> model.WatermarkTrigger:
+    """A run each time a table is complete up to a further boundary: ``watermark("db.events", "1h")``."""
+    values = checked(model.WatermarkTrigger, {"table": table, "every": every, "timezone": timezone})
+    return model.WatermarkTrigger(**values, params=_params(params))
 
 
 def signal(name: str, **match: Literals) -> model.SignalTrigger:
     """A run when a signal of this name, with these parameters, is published."""
-    found = tuple(model.SignalMatch(literal(key, value)) for key, value in match.items())
-    return model.SignalTrigger(signals=(model.SignalCondition(name, found),))
+    return signals(model.SignalCondition(name, _matches(match)))
+
+
+def signals(
+    *conditions: str | model.SignalCondition,
+    condition: str | None = None,
+    dedup: str | None = None,
+    params: Mapping[str, ParamInput] | None = None,
+) -> model.SignalTrigger:
+    """A run when all of these signals have been published: names, or ``SignalCondition`` with what they must say."""
+    waited = tuple(model.SignalCondition(item) if isinstance(item, str) else item for item in conditions)
+    options = checked(model.SignalTrigger, {"condition": condition, "dedup": dedup})
+    return model.SignalTrigger(signals=waited, **options, params=_params(params))
 
 
 # --- odds ----------------------------------------------------------------------------------------------------------------
@@ -552,6 +593,14 @@ def _param(name: str, value: Any) -> Param:
         fixed = literal(name, value.value)
         return Param(name, fixed.type, fixed.value, members=fixed.members, mode=ParamMode.CONSTANT)
     return literal(name, value)
+
+
+def _params(params: Mapping[str, ParamInput] | None) -> tuple[Param, ...]:
+    return tuple(_param(name, value) for name, value in (params or {}).items())
+
+
+def _matches(match: Mapping[str, Literals]) -> tuple[model.SignalMatch, ...]:
+    return tuple(model.SignalMatch(literal(name, value)) for name, value in match.items())
 
 
 def _type(word: str) -> ParamType:

@@ -43,15 +43,16 @@ class Diff:
         return {"changed": bool(self), "changes": [change.to_dict() for change in self.changes]}
 
 
-def diff(old: WorkflowVersion, new: WorkflowVersion, types: StepTypes = BUILTIN) -> Diff:
-    """Structured changes, and a unified diff of the canonical YAML of both."""
+def diff(
+    old: WorkflowVersion, new: WorkflowVersion, types: StepTypes = BUILTIN, names: tuple[str, str] = ("pushed", "file")
+) -> Diff:
+    """Structured changes, and a unified diff of the canonical YAML of both, which calls them by ``names``."""
     before, after = _view(old), _view(new)
     changes = tuple(_changes("", before, after))
     lines = difflib.unified_diff(
         [*to_yaml(old.workflow, types).splitlines(), *_file_lines(old)],
         [*to_yaml(new.workflow, types).splitlines(), *_file_lines(new)],
-        "pushed",
-        "file",
+        *names,
         lineterm="",
     )
     return Diff(changes, "\n".join(lines))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import islice
-from typing import TypeVar
+from typing import Any
 
 from icefloe.workflow import durations
+from icefloe.workflow.declarations import FieldDeclaration, declaration, declared
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode, as_map, describe
+from icefloe.workflow.field_types import InvalidValueError
 from icefloe.workflow.problems import Findings, Position, suggestion
-from icefloe.workflow.reserved import LEVELS, fold
+from icefloe.workflow.reserved import LEVELS, choose
 from icefloe.workflow.values import LONG_MAX, clip
 
 MAX_KEYS = 1000
-
-EnumT = TypeVar("EnumT", bound=StrEnum)
 
 
 class Fields:
@@ -87,6 +87,46 @@ class Fields:
         entry = self.reserved.get(name)
         return entry.position if entry is not None else self.position
 
+    def values(self, cls: type) -> dict[str, Any]:
+        """The fields of a class of the model that stand here, as its arguments. What is absent or wrong is left out, so
+        that the model's default holds. Only texts, numbers, choices and lists of texts: parts that are made of more have
+        readers of their own."""
+        values = {}
+        for item in declared(cls):
+            value = self._value(item, item.key) if item.key in self.reserved and item.is_simple else None
+            if value is not None and value != ():
+                values[item.name] = value
+        return values
+
+    def bare(self, name: str, cls: Any) -> dict[str, Any]:
+        """The same for a value that stands in place of a map: it is the class's ``bare`` field."""
+        value = self._value(declaration(cls, cls.bare), name)
+        return {cls.bare: value} if value is not None else {}
+
+    def _value(self, item: FieldDeclaration, key: str) -> Any:
+        if item.type is bool:
+            return self.flag(key)
+        if item.type is int:
+            return self.whole(key, **item.limits)
+        if item.is_choice:
+            return self.choice(key, item.type)
+        if item.is_duration and item.type is not float:
+            return self.timeout(key)
+        if item.type is float and not item.is_duration:
+            return self.number(key, **item.limits)
+        if item.element is str:
+            return tuple(word for text in self.texts(key) for word in self._checked(item, key, (text,)) or ())
+        text = self.text(key) if item.type is str else self.duration(key, positive=item.is_positive)
+        return self._checked(item, key, text) if text is not None else None
+
+    def _checked(self, item: FieldDeclaration, key: str, value: Any) -> Any:
+        """The value as the model takes it; None, and a finding, if it does not."""
+        try:
+            return item.checked(value)
+        except InvalidValueError as error:
+            self.error(error.code, str(error), self.at(key), error.hint)
+            return None
+
     def wrong(self, name: str, expected: str) -> None:
         node = self.get(name)
         assert node is not None
@@ -105,14 +145,14 @@ class Fields:
         self.wrong(name, "a text")
         return None
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str) -> bool | None:
         node = self.get(name)
         if node is None:
-            return default
+            return None
         if isinstance(node, ScalarNode) and isinstance(node.value, bool):
             return node.value
         self.wrong(name, "true or false")
-        return default
+        return None
 
     def whole(self, name: str, *, least: int = 0, most: int = LONG_MAX) -> int | None:
         node = self.get(name)
@@ -163,23 +203,18 @@ class Fields:
             return node.value
         return self.duration(name)
 
-    def choice(self, name: str, kind: type[EnumT], default: EnumT) -> EnumT:
+    def choice(self, name: str, kind: type[StrEnum]) -> StrEnum | None:
         node = self.get(name)
         if node is None:
-            return default
+            return None
         if isinstance(node, ScalarNode) and isinstance(node.value, str):
-            for option in kind:
-                if fold(option.value) == fold(node.value):
-                    return option
-            self.error(
-                "definition.unknown-value",
-                f"'{clip(node.value)}' is no {name}",
-                node.position,
-                suggestion(node.value, [option.value for option in kind], "known"),
-            )
-            return default
+            try:
+                return choose(kind, node.value, name)
+            except InvalidValueError as error:
+                self.error(error.code, str(error), node.position, error.hint)
+                return None
         self.wrong(name, "one of " + ", ".join(option.value for option in kind))
-        return default
+        return None
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; one text alone is a list of one."""

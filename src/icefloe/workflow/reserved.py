@@ -1,4 +1,4 @@
-"""The reserved keys, level by level, in one table.
+"""The reserved keys, level by level, as the model declares them, and how a key that was typed is matched with them.
 
 A key is matched without regard to case, camelCase, ``_`` and ``-``. Where a level has parameters, **every other key is a
 parameter**: ALL_CAPS always, and so is a key in parameter notation (``'!x'``, ``'x<long>'``). A near miss of a reserved
@@ -11,43 +11,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
+from typing import TypeVar
 
-_STEP = {
-    "id": (),
-    "name": (),
-    "description": (),
-    "tags": (),
-    "failure_mode": (),
-    "retry": ("retry_policy", "retries"),
-    "timeout": (),
-    "transition": ("transitions",),
-    "depends_on": (),
-    "params": (),
-    "signal_dependencies": (),
-    "watermark_dependencies": (),
-    "signal_outputs": (),
-}
+from icefloe.workflow import model, notation
+from icefloe.workflow.declarations import FieldDeclaration, declared
+from icefloe.workflow.field_types import InvalidValueError
+from icefloe.workflow.problems import suggestion
+from icefloe.workflow.values import clip
+
 _ENUMERATED = re.compile(r"[_-][A-Za-z]$|[a-z][A-Z]$")
 """``param_b`` and ``paramB`` count through parameters, as ``param2`` does; nobody writes ``params`` like that by mistake."""
-_BODY: dict[str, tuple[str, ...]] = {"jobs": (), "dag": ()}
-_TRIGGER_COMMON: dict[str, tuple[str, ...]] = {"params": ()}
-_SCHEDULE: dict[str, tuple[str, ...]] = {
-    **_TRIGGER_COMMON,
-    "fuzzy_max_delay": ("jitter",),
-    "start": ("start_date", "from"),
-    "end": ("end_date", "until"),
-    "catch_up": (),
-}
+
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The reserved keys of one level: canonical name -> other names for it. ``open`` levels take parameters."""
+    """The reserved keys of one level, as the model and its notations declare them. ``open`` levels take parameters."""
 
     name: str
-    keys: dict[str, tuple[str, ...]]
+    fields: tuple[FieldDeclaration, ...]
     open: bool = False
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        return {item.key: item.others for item in self.fields}
 
     def match(self, key: str, more: Iterable[str] = ()) -> str | None:
         """The canonical name of a reserved key (or of one of ``more``), else None."""
@@ -72,125 +63,38 @@ class Level:
         return _fold_table(self.name, more)
 
 
+def _level(name: str, *classes: type, open: bool = False) -> Level:
+    fields: dict[str, FieldDeclaration] = {}
+    for cls in classes:
+        for item in declared(cls):
+            fields.setdefault(item.key, item)
+    fields.pop("settings", None)  # they stand under their type's own key
+    return Level(name, tuple(fields.values()), open)
+
+
 LEVELS: dict[str, Level] = {
     level.name: level
     for level in (
-        Level("document", {"workflow": (), "description": (), "trigger": ("triggers",), "properties": ()}),
-        Level(
-            "workflow",
-            {
-                "id": (),
-                "name": (),
-                "description": (),
-                "owner": (),
-                "tags": (),
-                "criticality": (),
-                "run_strategy": (),
-                "workflow_concurrency": ("concurrency",),
-                "step_concurrency": ("job_concurrency",),
-                "timeout": (),
-                "retry": ("retry_policy", "retries"),
-                "freshness": (),
-                "alerting": ("alerts",),
-                "params": (),
-                "trigger": ("triggers",),
-                "steps": (),
-                **_BODY,
-            },
-            open=True,
-        ),
-        Level("job", {**_STEP, "type": (), "type_version": ()}, open=True),
-        Level(
-            "subworkflow",
-            {
-                **_STEP,
-                "workflow_id": ("subworkflow_id",),
-                "version": ("subworkflow_version",),
-                "sync": (),
-                "explicit_params": (),
-            },
-            open=True,
-        ),
-        Level(
-            "foreach",
-            {
-                **_STEP,
-                "loop_params": (),
-                "job_params": (),
-                "ranges": (),
-                "concurrency": ("job_concurrency",),
-                **_BODY,
-            },
-            open=True,
-        ),
-        Level("range", {"from": ("start",), "to": ("end",), "increment": ("step",)}),
-        Level("run strategy", {"rule": (), "workflow_concurrency": ("concurrency",)}),
-        Level(
-            "retry",
-            {
-                "error": ("error_retry_limit", "errors"),
-                "platform": ("platform_retry_limit",),
-                "timeout": ("timeout_retry_limit",),
-                "backoff": (),
-            },
-        ),
-        Level(
-            "backoff",
-            {
-                "type": (),
-                "initial": ("error_retry_backoff_in_secs", "error_retry_backoff"),
-                "factor": ("error_retry_exponent", "exponent"),
-                "maximum": ("error_retry_limit_in_secs", "max"),
-            },
-        ),
-        Level("alerting", {"channels": ("channel",), "events": ("on",), "templates": (), "max_lag": ()}),
-        Level("max lag", {"snapshots": (), "rows": (), "time": ("seconds", "age")}),
-        Level("signal", {"name": (), "match_params": ("match",), "join_keys": (), "params": ()}),
-        Level("watermark dependency", {"table": (), "reached": ()}),
-        Level("match", {"value": (), "expression": (), "param": (), "operator": (), "type": ()}),
-        Level(
-            "trigger",
-            {
-                "cron": (),
-                "interval": ("every",),
-                "signal": ("signals",),
-                "watermark": (),
-                "incremental": (),
-            },
-        ),
-        Level("cron trigger", {"cron": ("expression",), "timezone": ("time_zone", "tz"), **_SCHEDULE}),
-        Level("interval trigger", {"every": ("interval",), **_SCHEDULE}),
-        Level(
-            "signal trigger",
-            {
-                "signals": ("signal", "definitions"),
-                "name": (),
-                "match_params": ("match",),
-                "join_keys": (),
-                "condition": (),
-                "dedup": ("dedup_expr",),
-                **_TRIGGER_COMMON,
-            },
-        ),
-        Level("watermark trigger", {"table": (), "every": (), "timezone": ("tz",), **_TRIGGER_COMMON}),
-        Level(
-            "incremental trigger",
-            {
-                "tables": ("table", "source_tables"),
-                "consumer": (),
-                "min_rows": (),
-                "min_files": (),
-                "min_bytes": (),
-                "max_age": (),
-                "at_most_every": (),
-                "quiet_period": ("quiet",),
-                "operations": ("data_operations",),
-                "partitions": (),
-                "require": (),
-                "allow_cycle": (),
-                **_TRIGGER_COMMON,
-            },
-        ),
+        _level("document", notation.Document),
+        _level("workflow", model.Workflow, notation.WorkflowKeys, open=True),
+        _level("job", model.TypedStep, notation.StepKeys, open=True),
+        _level("subworkflow", model.SubworkflowStep, notation.StepKeys, open=True),
+        _level("foreach", model.ForeachStep, notation.StepKeys, notation.ForeachKeys, open=True),
+        _level("range", notation.Range),
+        _level("run strategy", model.RunStrategy),
+        _level("retry", model.RetryPolicy),
+        _level("backoff", model.Backoff, notation.BackoffKeys),
+        _level("alerting", model.Alerting),
+        _level("max lag", model.MaxLag),
+        _level("signal", model.SignalCondition, model.SignalDependency, model.SignalOutput),
+        _level("watermark dependency", model.WatermarkDependency),
+        _level("match", model.SignalMatch, notation.MatchKeys),
+        _level("trigger", notation.TriggerKeys),
+        _level("cron trigger", model.CronTrigger),
+        _level("interval trigger", model.IntervalTrigger),
+        _level("signal trigger", model.SignalTrigger, model.SignalCondition),
+        _level("watermark trigger", model.WatermarkTrigger),
+        _level("incremental trigger", model.IncrementalTrigger),
     )
 }
 
@@ -207,6 +111,17 @@ def _fold_table(level: str, more: tuple[str, ...]) -> dict[str, str]:
 def fold(key: str) -> str:
     """``failureMode``, ``Failure-Mode`` and ``failure_mode`` are one key."""
     return key.replace("_", "").replace("-", "").lower()
+
+
+def choose(kind: type[ChoiceT], word: object, what: str, options: str = "known") -> ChoiceT:
+    """The choice that a word in any spelling names. Raises :class:`InvalidValueError`."""
+    if isinstance(word, kind):
+        return word
+    for option in kind:
+        if isinstance(word, str) and fold(option.value) == fold(word):
+            return option
+    hint = suggestion(str(word), [option.value for option in kind], options)
+    raise InvalidValueError("definition.unknown-value", f"'{clip(str(word))}' is no {what}", hint)
 
 
 def is_all_caps(key: str) -> bool:

@@ -18,8 +18,9 @@ from icefloe.errors import UsageError
 from icefloe.workflow import durations
 from icefloe.workflow.expressions import ExpressionError, check, evaluate
 from icefloe.workflow.expressions.library import as_text
+from icefloe.workflow.field_types import Timeout
 from icefloe.workflow.interpolation import interpolate, interpolate_json, names_in, whole_reference
-from icefloe.workflow.model import ForeachStep, Param, ParamMode, Timeout
+from icefloe.workflow.model import ForeachStep, Param, ParamMode
 from icefloe.workflow.problems import suggestion
 from icefloe.workflow.scope import Scope, UnknownNameError
 from icefloe.workflow.values import Mismatch, ParamType, TypedValue, Value, clip, conform, parse_text, type_of

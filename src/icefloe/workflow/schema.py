@@ -1,126 +1,137 @@
 """A JSON Schema of the YAML notation, for editors: completion, hover texts and red lines while typing.
 
-It is generated from the same tables the loader reads. It cannot say everything the loader does (a near miss of a reserved
+It is derived from the model, as the loader is. It cannot say everything the loader does (a near miss of a reserved
 key is an error there, a parameter here); ``icefloe validate`` has the last word.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from icefloe.workflow import model
+from icefloe.workflow.declarations import FieldDeclaration, declaration
+from icefloe.workflow.field_types import spellings
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.step_types import BUILTIN, NOOP_TYPES, StepTypes
 
 _TEXT = {"type": "string"}
-_TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_DURATION = {"type": ["string", "number"], "description": "a duration: 30s, 15m, 2h, 1d, or seconds"}
-_COUNT = {"type": "integer", "minimum": 1}
-_ANY: dict[str, Any] = {}
-_PARAMS = {"type": "object", "description": "parameters: name, 'name<type>(mode)' or '!name' for an expression"}
+_PLAIN = {"type": ["string", "number", "boolean", "array"]}
+_DURATION = "30s, 15m, 2h, 1d, or seconds"
+_PARAMETER = "name, 'name<type>(mode)' or '!name' for an expression"
+_DAG = {
+    "anyOf": [{"enum": ["sequential", "parallel"]}, _TEXT, {"type": "array"}, {"type": "object"}],
+    "description": "sequential, parallel, chains 'a -> b', or a map with 'IF …' and 'OTHERWISE'",
+}
 
 
 def json_schema(types: StepTypes = BUILTIN) -> dict[str, Any]:
     """The schema of a definition file."""
+    document = _object("document")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Icefloe workflow definition",
-        "type": "object",
-        "properties": _spellings(
-            "document",
-            {
-                "workflow": {"$ref": "#/$defs/workflow"},
-                "description": _TEXT,
-                "trigger": {"$ref": "#/$defs/triggers"},
-                "properties": {"type": "object"},
-            },
-        ),
-        "additionalProperties": False,
+        **document,
+        "properties": {**document["properties"], **{key.capitalize(): s for key, s in document["properties"].items()}},
         "$defs": {
-            "workflow": _workflow(),
+            "workflow": {
+                **_object("workflow"),
+                "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
+                "description": "every key that is not reserved is a parameter",
+            },
             "jobs": {"type": "array", "items": {"$ref": "#/$defs/item"}},
             "item": _item(),
             "job": _job(types),
-            "subworkflow": _subworkflow(),
-            "foreach": _foreach(),
-            "dag": _dag(),
-            "retry": _retry(),
-            "alerting": _alerting(),
+            "subworkflow": {**_object("subworkflow"), "required": ["id"]},
+            "foreach": {**_object("foreach"), "required": ["id", "jobs"]},
+            "dag": _DAG,
             "triggers": {
                 "oneOf": [{"$ref": "#/$defs/trigger"}, {"type": "array", "items": {"$ref": "#/$defs/trigger"}}]
             },
-            "trigger": _trigger(),
+            "trigger": {"anyOf": [_TEXT, {**_object("trigger"), "additionalProperties": True}]},
         },
     }
 
 
-def _spellings(level: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Each key under its canonical name, its other names, and as the slides write it (Workflow, Trigger)."""
-    written: dict[str, Any] = {}
-    for name, schema in properties.items():
-        for word in (name, *LEVELS[level].keys.get(name, ())):
-            written[word] = schema
-            written[_camel(word)] = schema
-            if level == "document":
-                written[word.capitalize()] = schema
-    return written
+def _object(level_name: str) -> dict[str, Any]:
+    """A map with the reserved keys of a level: each under its name, its other names, and in camelCase."""
+    level = LEVELS[level_name]
+    properties: dict[str, Any] = {}
+    for item in level.fields:
+        schema = _field(item)
+        for word in (item.key, *item.others):
+            properties[word] = properties[_camel(word)] = schema
+    return {"type": "object", "properties": properties, **({} if level.open else {"additionalProperties": False})}
+
+
+_REFERENCES: dict[Any, dict[str, Any]] = {
+    model.Workflow: {"$ref": "#/$defs/workflow"},
+    model.Step: {"$ref": "#/$defs/jobs"},
+    model.Transition: {"$ref": "#/$defs/dag"},
+    model.Trigger: {"$ref": "#/$defs/triggers"},
+    model.Param: {"type": "object"},
+}
+
+
+def _field(item: FieldDeclaration) -> dict[str, Any]:
+    """What may stand under a key, by the field's type."""
+    kind = item.element or item.type
+    schema: dict[str, Any]
+    if kind in _REFERENCES and item.type is not model.Param:
+        schema = _REFERENCES[kind]
+    elif kind is model.SignalMatch:
+        schema = {"type": "object", "additionalProperties": {"anyOf": [_PLAIN, _object("match")]}}
+    elif kind in _PARTS:
+        schema = _part(kind) if item.element is None else _several(_part(kind))
+    elif isinstance(kind, type) and issubclass(kind, StrEnum):
+        choice = spellings(option.value for option in kind)
+        schema = choice if item.element is None else _several(choice)
+    elif item.is_simple:
+        schema = TypeAdapter(item.annotation).json_schema()
+        schema = _several(schema["items"]) if schema.get("type") == "array" else schema
+    else:
+        schema = {}
+    form = _DURATION if item.is_duration else _PARAMETER if item.element is model.Param else None
+    return {**schema, "description": f"{item.doc}: {form}" if form else item.doc}
+
+
+def _several(item: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [item, {"type": "array", "items": item}]}
+
+
+_PARTS: dict[Any, str] = {
+    model.RunStrategy: "run strategy",
+    model.RetryPolicy: "retry",
+    model.Backoff: "backoff",
+    model.Alerting: "alerting",
+    model.MaxLag: "max lag",
+    model.SignalDependency: "signal",
+    model.SignalCondition: "signal",
+    model.SignalOutput: "signal",
+    model.WatermarkDependency: "watermark dependency",
+    **{cls: f"{kind} trigger" for kind, cls in model.TRIGGER_KINDS.items()},
+}
+
+
+def _part(cls: Any) -> dict[str, Any]:
+    """A class of the model: a map, or the bare value that stands for one."""
+    forms = [_object(_PARTS[cls])]
+    if hasattr(cls, "bare"):
+        forms.append(_field(declaration(cls, cls.bare)))
+    if cls is model.WatermarkDependency:  # its moment is written as a parameter: 'reached<long>', '!reached'
+        forms[0]["additionalProperties"] = True
+    if cls is model.SignalCondition:  # or the signals by their names
+        forms.append({"type": "object", "additionalProperties": {"type": ["object", "null"]}})
+    if issubclass(cls, model.TriggerBase):
+        forms.append({"type": ["null", "boolean"]})
+    return {"anyOf": forms}
 
 
 def _camel(word: str) -> str:
     first, *rest = word.split("_")
     return first + "".join(part.capitalize() for part in rest)
-
-
-def _choice(values: list[str]) -> dict[str, Any]:
-    spelled = [word for value in values for word in dict.fromkeys((value, value.lower(), value.upper()))]
-    return {"enum": spelled}
-
-
-def _workflow() -> dict[str, Any]:
-    properties = {
-        "id": _TEXT,
-        "name": _TEXT,
-        "description": _TEXT,
-        "owner": _TEXT,
-        "tags": _TEXTS,
-        "criticality": _TEXT,
-        "run_strategy": {"anyOf": [_choice([rule.value for rule in model.RunRule]), {"type": "object"}]},
-        "workflow_concurrency": _COUNT,
-        "step_concurrency": _COUNT,
-        "timeout": _DURATION,
-        "retry": {"$ref": "#/$defs/retry"},
-        "freshness": _DURATION,
-        "alerting": {"$ref": "#/$defs/alerting"},
-        "params": _PARAMS,
-        "trigger": {"$ref": "#/$defs/triggers"},
-        "jobs": {"$ref": "#/$defs/jobs"},
-        "steps": {"$ref": "#/$defs/jobs"},
-        "dag": {"$ref": "#/$defs/dag"},
-    }
-    return {
-        "type": "object",
-        "properties": _spellings("workflow", properties),
-        "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
-        "description": "every key that is not reserved is a parameter",
-    }
-
-
-def _step_properties() -> dict[str, Any]:
-    return {
-        "id": _TEXT,
-        "name": _TEXT,
-        "description": _TEXT,
-        "tags": _TEXTS,
-        "failure_mode": _choice([mode.value for mode in model.FailureMode]),
-        "retry": {"$ref": "#/$defs/retry"},
-        "timeout": _DURATION,
-        "transition": _ANY,
-        "depends_on": _TEXTS,
-        "params": _PARAMS,
-        "signal_dependencies": _ANY,
-        "watermark_dependencies": _ANY,
-        "signal_outputs": _ANY,
-    }
 
 
 def _item() -> dict[str, Any]:
@@ -133,19 +144,16 @@ def _item() -> dict[str, Any]:
 
 
 def _job(types: StepTypes) -> dict[str, Any]:
+    job = _object("job")
+    written = job["properties"]
     names = [name for step_type in types for name in step_type.names()]
-    properties = {
-        **_step_properties(),
-        "type": {"type": "string", "examples": [*NOOP_TYPES, "ICDC", *names]},
-        "type_version": _TEXT,
-    }
-    written = _spellings("job", properties)
+    written["type"] = {**written["type"], "examples": [*NOOP_TYPES, "ICDC", *names]}
     for step_type in types:
         schema: dict[str, Any] = {"type": "object"}
         if step_type.settings is not None:
             schema = _loose(step_type.settings.model_json_schema(ref_template="#/$defs/{model}"))
         written[step_type.key] = schema
-    return {"type": "object", "properties": written, "required": ["id"]}
+    return {**job, "required": ["id"]}
 
 
 def _loose(schema: dict[str, Any]) -> dict[str, Any]:
@@ -183,61 +191,3 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
     loose.pop("required", None)
     assert isinstance(loose, dict)
     return loose
-
-
-def _subworkflow() -> dict[str, Any]:
-    flag = {"type": "boolean"}
-    version = {"type": ["string", "integer"]}
-    own = {"workflow_id": _TEXT, "version": version, "sync": flag, "explicit_params": flag}
-    properties = _spellings("subworkflow", {**_step_properties(), **own})
-    return {"type": "object", "properties": properties, "required": ["id"]}
-
-
-def _foreach() -> dict[str, Any]:
-    own = {
-        "loop_params": _PARAMS,
-        "ranges": {"type": "object"},
-        "concurrency": _COUNT,
-        "jobs": {"$ref": "#/$defs/jobs"},
-        "dag": {"$ref": "#/$defs/dag"},
-    }
-    properties = _spellings("foreach", {**_step_properties(), **own})
-    return {"type": "object", "properties": properties, "required": ["id", "jobs"]}
-
-
-def _dag() -> dict[str, Any]:
-    return {
-        "anyOf": [{"enum": ["sequential", "parallel"]}, _TEXT, {"type": "array"}, {"type": "object"}],
-        "description": "sequential, parallel, chains 'a -> b', or a map with 'IF …' and 'OTHERWISE'",
-    }
-
-
-def _retry() -> dict[str, Any]:
-    limit = {"type": "integer", "minimum": 0}
-    properties = {"error": limit, "platform": limit, "timeout": limit, "backoff": _ANY}
-    full = {"type": "object", "properties": _spellings("retry", properties), "additionalProperties": False}
-    return {"anyOf": [limit, full]}
-
-
-def _alerting() -> dict[str, Any]:
-    events = {"type": "array", "items": _choice([event.value for event in model.AlertEvent])}
-    properties = {"channels": _TEXTS, "events": events, "templates": {"type": "object"}, "max_lag": {"type": "object"}}
-    full = {"type": "object", "properties": _spellings("alerting", properties), "additionalProperties": False}
-    return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, full]}
-
-
-def _trigger() -> dict[str, Any]:
-    properties = {
-        "cron": {"anyOf": [_TEXT, {"type": "object"}], "description": "5, 6 or 7 fields, or @daily"},
-        "interval": {"anyOf": [_DURATION, {"type": "object"}]},
-        "signal": _ANY,
-        "watermark": _ANY,
-        "incremental": {
-            "anyOf": [
-                {"type": ["null", "boolean"]},
-                _TEXTS,
-                {"type": "object", "properties": dict.fromkeys(LEVELS["incremental trigger"].keys, _ANY)},
-            ]
-        },
-    }
-    return {"anyOf": [_TEXT, {"type": "object", "properties": _spellings("trigger", properties)}]}

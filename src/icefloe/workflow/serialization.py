@@ -20,17 +20,7 @@ from icefloe.workflow.values import Mismatch, ParamType, conform, plain
 
 FORMAT = 1
 
-_KINDS: dict[str, type] = {
-    "job": model.TypedStep,
-    "noop": model.NoOpStep,
-    "subworkflow": model.SubworkflowStep,
-    "foreach": model.ForeachStep,
-    "cron": model.CronTrigger,
-    "interval": model.IntervalTrigger,
-    "signal": model.SignalTrigger,
-    "watermark": model.WatermarkTrigger,
-    "incremental": model.IncrementalTrigger,
-}
+_KINDS: dict[str, type] = {**model.STEP_KINDS, **model.TRIGGER_KINDS}
 _KIND_OF = {cls: kind for kind, cls in _KINDS.items()}
 
 

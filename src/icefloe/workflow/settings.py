@@ -12,10 +12,11 @@ import pydantic
 from pydantic import BaseModel
 
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode
+from icefloe.workflow.field_types import reason
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Findings, Position, did_you_mean, suggestion
 from icefloe.workflow.reserved import fold, is_near
-from icefloe.workflow.step_types import StepType, reason
+from icefloe.workflow.step_types import StepType
 from icefloe.workflow.values import LONG_MAX, LONG_MIN, clip
 
 

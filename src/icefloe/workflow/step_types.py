@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from icefloe.errors import UsageError
 from icefloe.workflow import durations, lookbacks, write_ranges
+from icefloe.workflow.field_types import reason
 from icefloe.workflow.reserved import fold
 from icefloe.workflow.zone_names import is_zone
 
@@ -244,29 +245,6 @@ class StepType:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise SettingsError(f"{self.key}.{place}: {reason(first)}", where=where) from None
-
-
-def reason(error: Mapping[str, Any]) -> str:
-    """A pydantic finding in our words."""
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "missing":
-        return "is required"
-    if kind == "extra_forbidden":
-        return "is no setting of this type"
-    if kind == "literal_error":
-        return f"must be {context.get('expected')}"
-    if kind == "value_error":
-        return str(context.get("error", error["msg"]))
-    words = {
-        "string_type": "must be a text",
-        "int_type": "must be a whole number",
-        "float_type": "must be a number",
-        "bool_type": "must be true or false",
-        "list_type": "must be a list",
-        "dict_type": "must be a map",
-        "model_type": "must be a map",
-    }
-    return words.get(kind, str(error["msg"]).lower())
 
 
 class StepTypes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from icefloe.workflow.document import Entry, MapNode, Node, ScalarNode, describe
+from icefloe.workflow.field_types import InvalidValueError
 from icefloe.workflow.fields import Fields
 from icefloe.workflow.model import (
     MatchOperator,
@@ -15,8 +16,8 @@ from icefloe.workflow.model import (
     WatermarkDependency,
 )
 from icefloe.workflow.parameters import base_name, read_param, read_params
-from icefloe.workflow.problems import Findings, suggestion
-from icefloe.workflow.reserved import fold
+from icefloe.workflow.problems import Findings
+from icefloe.workflow.reserved import choose, fold
 from icefloe.workflow.values import clip
 
 
@@ -103,15 +104,9 @@ def _match(entry: Entry, findings: Findings) -> SignalMatch | None:
 def _operator(fields: Fields, findings: Findings) -> MatchOperator:
     word = (fields.text("operator") or "=").strip()
     try:
-        return MatchOperator("=" if word == "==" else word)
-    except ValueError:
-        known = [operator.value for operator in MatchOperator]
-        findings.error(
-            "definition.unknown-value",
-            f"'{clip(word)}' is no operator",
-            fields.at("operator"),
-            suggestion(word, known, "operators"),
-        )
+        return choose(MatchOperator, "=" if word == "==" else word, "operator", "operators")
+    except InvalidValueError as error:
+        findings.error(error.code, str(error), fields.at("operator"), error.hint)
         return MatchOperator.EQ
 
 

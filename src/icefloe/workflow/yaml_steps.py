@@ -13,11 +13,11 @@ from icefloe.workflow.document import Entry, MapNode, Node, ScalarNode, as_map, 
 from icefloe.workflow.fields import Fields
 from icefloe.workflow.identifiers import MAX_LENGTH, is_step_id
 from icefloe.workflow.model import (
-    FailureMode,
     ForeachStep,
     NoOpStep,
     Param,
     Step,
+    StepBase,
     SubworkflowStep,
     Transition,
     TypedStep,
@@ -34,7 +34,6 @@ from icefloe.workflow.yaml_policies import read_retry
 from icefloe.workflow.yaml_signals import read_dependencies, read_outputs, read_watermark_dependencies
 
 MAX_STEPS = 1000
-MAX_FOREACH_CONCURRENCY = 500
 
 _WRAPPERS = ("job", "subworkflow", "foreach", "while", "step")
 
@@ -153,14 +152,11 @@ class StepReader:
         if nested is not None:
             own = self._joined(own, step_id, nested)
         return {
+            **fields.values(StepBase),
             "id": step_id,
             "name": fields.text("name") if "id" in fields else None,
-            "description": fields.text("description"),
-            "tags": fields.texts("tags"),
             "params": own,
-            "failure_mode": fields.choice("failure_mode", FailureMode, FailureMode.FAIL_AFTER_RUNNING),
             "retry": read_retry(fields),
-            "timeout": fields.timeout(),
             "signal_dependencies": read_dependencies(fields),
             "watermark_dependencies": read_watermark_dependencies(fields),
             "signal_outputs": read_outputs(fields),
@@ -210,14 +206,8 @@ class StepReader:
         base = self._base(fields)
         if base is None:
             return None
-        step = SubworkflowStep(
-            **base,
-            workflow_id=fields.text("workflow_id") or base["id"],
-            version=fields.text("version") or "default",
-            sync=fields.flag("sync", True),
-            explicit_params=fields.flag("explicit_params", False),
-        )
-        return step, fields
+        said = {name: value for name, value in fields.values(SubworkflowStep).items() if value != ""}
+        return SubworkflowStep(**{"workflow_id": base["id"], **said, **base}), fields
 
     def _foreach(self, node: MapNode) -> tuple[Step, Fields] | None:
         fields = Fields(node, "foreach", self.findings)
@@ -243,11 +233,7 @@ class StepReader:
             self._check_loop(param, base["id"])
         steps, transitions = self.read_body(fields)
         step = ForeachStep(
-            **base,
-            loop_params=tuple(loop),
-            concurrency=fields.whole("concurrency", least=1, most=MAX_FOREACH_CONCURRENCY),
-            steps=steps,
-            transitions=transitions,
+            **{**fields.values(ForeachStep), **base}, loop_params=tuple(loop), steps=steps, transitions=transitions
         )
         return step, fields
 

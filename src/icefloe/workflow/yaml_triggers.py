@@ -9,17 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
-from icefloe.workflow import cron
+from icefloe.workflow.declarations import declaration, declared
 from icefloe.workflow.document import Entry, ListNode, MapNode, Node, ScalarNode, describe, to_json
+from icefloe.workflow.field_types import InvalidValueError, partition_values
 from icefloe.workflow.fields import Fields
 from icefloe.workflow.model import (
-    CatchUp,
+    TRIGGER_KINDS,
     CronTrigger,
-    IncrementalTrigger,
     IntervalTrigger,
     Param,
     SignalCondition,
@@ -33,9 +32,6 @@ from icefloe.workflow.problems import Findings, suggestion
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.values import clip
 from icefloe.workflow.yaml_signals import read_match
-from icefloe.workflow.zone_names import is_zone
-
-OPERATIONS = ("append", "overwrite", "delete")
 
 
 def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigger, ...]:
@@ -82,8 +78,8 @@ def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
         )
         beside = {}
     for name, entry in kinds.items():
-        read, main = _READERS[name]
-        trigger = read(_fields(entry, beside, f"{name} trigger", main, findings))
+        cls = TRIGGER_KINDS[name]
+        trigger = _trigger(cls, _fields(entry, beside, f"{name} trigger", declaration(cls, cls.bare).key, findings))
         if trigger is not None:
             found.append(trigger)
     return found
@@ -104,88 +100,46 @@ def _params(fields: Fields) -> tuple[Param, ...]:
     return read_params(node.entries.values(), fields.findings) if node is not None else ()
 
 
-def _cron(fields: Fields) -> Trigger | None:
-    expression = fields.text("cron")
-    if expression is None:
-        if "cron" not in fields:
-            fields.error("trigger.cron", "a cron trigger needs an expression", fields.position, "cron: '0 3 * * *'")
-        return None
-    reason = cron.problem(expression)
-    if reason is not None:
-        fields.error(
-            "trigger.cron",
-            reason,
-            fields.at("cron"),
-            "5 fields (minute hour day month weekday), 6 or 7 with seconds first, or @daily",
-        )
-        return None
-    zone = fields.text("timezone") or "UTC"
-    if not is_zone(zone):
-        fields.error(
-            "trigger.timezone",
-            f"there is no time zone '{clip(zone)}'",
-            fields.at("timezone"),
-            "a name such as UTC or Europe/Berlin",
-        )
-        return None
-    return CronTrigger(cron=expression.strip(), timezone=zone, **_schedule(fields))
+_NEEDS: dict[type[Trigger], tuple[str, str, str]] = {
+    CronTrigger: ("trigger.cron", "a cron trigger needs an expression", "cron: '0 3 * * *'"),
+    IntervalTrigger: ("trigger.interval", "an interval trigger needs a duration", "every: 15m"),
+    SignalTrigger: ("trigger.signal", "a signal trigger needs a signal's name", "signal: {name: upstream_done}"),
+    WatermarkTrigger: (
+        "trigger.watermark",
+        "a watermark trigger needs a table",
+        "watermark: {table: db.events, every: 1d}",
+    ),
+}
 
 
-def _schedule(fields: Fields) -> dict[str, Any]:
-    return {
-        "params": _params(fields),
-        "fuzzy_max_delay": fields.duration("fuzzy_max_delay", positive=False) or 0.0,
-        "start": _moment(fields, "start"),
-        "end": _moment(fields, "end"),
-        "catch_up": fields.choice("catch_up", CatchUp, CatchUp.LAST),
-    }
+def _trigger(cls: Any, fields: Fields) -> Trigger | None:
+    values = fields.values(cls)
+    if cls is SignalTrigger:
+        values["signals"] = _signals(fields)
+    if "partitions" in fields:
+        values["partitions"] = _partitions(fields)
+    for item in declared(cls):
+        if item.is_required and values.get(item.name) in (None, ()):
+            if item.key not in fields or item.name == "signals":
+                code, message, hint = _NEEDS[cls]
+                fields.error(code, message, fields.position, hint)
+            return None
+    trigger: Trigger = cls(**values, params=_params(fields))
+    return trigger
 
 
-def _moment(fields: Fields, name: str) -> str | None:
-    word = fields.text(name)
-    if word is None:
-        return None
-    try:
-        datetime.fromisoformat(word.strip())
-    except ValueError:
-        fields.error(
-            "trigger.date", f"'{clip(word)}' is no date", fields.at(name), "2024-01-31 or 2024-01-31T06:00:00+01:00"
-        )
-        return None
-    return word.strip()
-
-
-def _interval(fields: Fields) -> Trigger | None:
-    every = fields.duration("every")
-    if every is None:
-        if "every" not in fields:
-            fields.error("trigger.interval", "an interval trigger needs a duration", fields.position, "every: 15m")
-        return None
-    if every < 1:
-        fields.error("trigger.interval", "an interval must be at least one second", fields.at("every"))
-        return None
-    return IntervalTrigger(every=every, **_schedule(fields))
-
-
-def _signal(fields: Fields) -> Trigger | None:
-    signals: list[SignalCondition] = []
-    if "name" in fields:
-        signals.append(SignalCondition(fields.text("name") or "", read_match(fields), fields.texts("join_keys")))
+def _signals(fields: Fields) -> tuple[SignalCondition, ...]:
+    """``signal: {name: …}``, and the lists and maps under ``signals:``."""
+    signals = [_condition(fields)] if "name" in fields else []
     node = fields.get("signals")
     items = node.items if isinstance(node, ListNode) else [node] if node is not None else []
     for item in items:
         signals.extend(_conditions(item, fields.findings))
-    if not signals:
-        fields.error(
-            "trigger.signal", "a signal trigger needs a signal's name", fields.position, "signal: {name: upstream_done}"
-        )
-        return None
-    return SignalTrigger(
-        signals=tuple(signals),
-        condition=fields.text("condition"),
-        dedup=fields.text("dedup"),
-        params=_params(fields),
-    )
+    return tuple(signals)
+
+
+def _condition(fields: Fields) -> SignalCondition:
+    return SignalCondition(**{"name": "", **fields.values(SignalCondition)}, match=read_match(fields))
 
 
 def _conditions(item: Node, findings: Findings) -> list[SignalCondition]:
@@ -196,13 +150,11 @@ def _conditions(item: Node, findings: Findings) -> list[SignalCondition]:
         findings.error("definition.wrong-type", f"a signal is a name or a map, this is {describe(item)}", item.position)
         return []
     if any(LEVELS["signal"].match(key) == "name" for key in item.entries):
-        inner = Fields(item, "signal", findings)
-        return [SignalCondition(inner.text("name") or "", read_match(inner), inner.texts("join_keys"))]
+        return [_condition(Fields(item, "signal", findings))]
     found = []
     for entry in item.entries.values():
         if isinstance(entry.value, MapNode):
-            inner = Fields(entry.value, "signal", findings)
-            found.append(SignalCondition(entry.key, read_match(inner), inner.texts("join_keys")))
+            found.append(replace(_condition(Fields(entry.value, "signal", findings)), name=entry.key))
         elif isinstance(entry.value, ScalarNode) and entry.value.value is None:
             found.append(SignalCondition(entry.key))
         else:
@@ -214,82 +166,13 @@ def _conditions(item: Node, findings: Findings) -> list[SignalCondition]:
     return found
 
 
-def _watermark(fields: Fields) -> Trigger | None:
-    table = fields.text("table")
-    if table is None:
-        fields.error(
-            "trigger.watermark",
-            "a watermark trigger needs a table",
-            fields.position,
-            "watermark: {table: db.events, every: 1d}",
-        )
-        return None
-    zone = fields.text("timezone") or "UTC"
-    if not is_zone(zone):
-        fields.error(
-            "trigger.timezone",
-            f"there is no time zone '{clip(zone)}'",
-            fields.at("timezone"),
-            "a name such as UTC or Europe/Berlin",
-        )
-        return None
-    return WatermarkTrigger(
-        table=table, every=fields.duration("every") or 24 * 3600.0, timezone=zone, params=_params(fields)
-    )
-
-
-def _incremental(fields: Fields) -> Trigger | None:
-    operations = tuple(word.lower() for word in fields.texts("operations")) or ("append",)
-    for word in operations:
-        if word not in OPERATIONS:
-            fields.error(
-                "definition.unknown-value",
-                f"'{clip(word)}' is no data operation",
-                fields.at("operations"),
-                suggestion(word, OPERATIONS, "operations"),
-            )
-    require = (fields.text("require") or "any").lower()
-    if require not in ("any", "all"):
-        fields.error("definition.unknown-value", f"'{clip(require)}' is neither any nor all", fields.at("require"))
-    partitions = fields.map("partitions")
-    return IncrementalTrigger(
-        tables=fields.texts("tables"),
-        consumer=fields.text("consumer"),
-        min_rows=fields.whole("min_rows", least=1),
-        min_files=fields.whole("min_files", least=1),
-        min_bytes=fields.whole("min_bytes", least=1),
-        max_age=fields.duration("max_age"),
-        at_most_every=fields.duration("at_most_every"),
-        quiet_period=fields.duration("quiet_period"),
-        operations=operations,
-        partitions=_partitions(partitions, fields) if partitions is not None else {},
-        require=require,
-        allow_cycle=fields.whole("allow_cycle", least=1, most=1000),
-        params=_params(fields),
-    )
-
-
-def _partitions(node: MapNode, fields: Fields) -> dict[str, list[str | int | float | bool]]:
+def _partitions(fields: Fields) -> dict[str, list[str | int | bool]]:
     """``column: value`` or ``column: [values]``: only changes in these partitions count."""
-    found: dict[str, list[str | int | float | bool]] = {}
-    for entry in node.entries.values():
-        values = to_json(entry.value)
-        values = values if isinstance(values, list) else [values]
-        if not values or not all(isinstance(value, str | int | bool) for value in values):
-            fields.error(
-                "definition.wrong-type", f"'{clip(entry.key)}' must be a value or a list of values", entry.position
-            )
-        elif any(isinstance(value, int) and abs(value) >= 2**63 for value in values):
-            fields.error("definition.out-of-range", "the number does not fit into 64 bits", entry.position)
-        else:
-            found[entry.key] = values
-    return found
-
-
-_READERS: dict[str, tuple[Callable[[Fields], Trigger | None], str]] = {
-    "cron": (_cron, "cron"),
-    "interval": (_interval, "every"),
-    "signal": (_signal, "signals"),
-    "watermark": (_watermark, "table"),
-    "incremental": (_incremental, "tables"),
-}
+    node = fields.map("partitions")
+    partitions = {}
+    for entry in node.entries.values() if node is not None else ():
+        try:
+            partitions[entry.key] = partition_values(entry.key, to_json(entry.value))
+        except InvalidValueError as error:
+            fields.error(error.code, str(error), entry.position)
+    return partitions

@@ -44,18 +44,16 @@ def read_workflow(root: Node, types: StepTypes, findings: Findings, places: Plac
     steps, transitions = StepReader(types, findings, places).read_body(fields)
     if workflow_id is None:
         return None
+    values = {
+        **fields.values(Workflow),
+        "id": workflow_id,
+        "name": fields.text("name") if "id" in fields else None,
+        "description": _description(document, fields),
+    }
     return Workflow(
-        id=workflow_id,
-        name=fields.text("name") if "id" in fields else None,
-        description=_description(document, fields),
-        owner=fields.text("owner"),
-        tags=fields.texts("tags"),
-        criticality=fields.text("criticality"),
+        **values,
         run_strategy=read_run_strategy(fields),
-        step_concurrency=fields.whole("step_concurrency", least=1, most=100_000),
-        timeout=fields.timeout(),
         retry=read_retry(fields),
-        freshness=fields.duration("freshness"),
         alerting=read_alerting(fields),
         params=_params(fields, places),
         steps=steps,

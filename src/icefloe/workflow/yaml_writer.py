@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 import yaml
 
 from icefloe.workflow import durations, model
+from icefloe.workflow.declarations import FieldDeclaration, declared
 from icefloe.workflow.document import BOOLS, FLOAT, INT, NULLS
 from icefloe.workflow.model import Container, Param, Transition, Workflow
 from icefloe.workflow.parameters import has_definition_keys
@@ -74,28 +77,46 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(f"(?:{'|'.joi
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(f"(?:{'|'.join(NULLS)})\\Z"), [*"nN~", ""])
 
 
+_IN_FULL = (model.RetryPolicy, model.Backoff, model.RunStrategy, model.WatermarkTrigger)
+"""Written with their defaults, which nobody knows by heart."""
+
+
+def _written(part: Any, *without: str) -> dict[str, Any]:
+    """The fields of a part of the model by their keys, in the model's order; defaults are left out."""
+    written: dict[str, Any] = {}
+    for item in declared(type(part)):
+        value = getattr(part, item.name)
+        implied = item.is_default(value) and (value == () or not isinstance(part, _IN_FULL))
+        if item.name in without or value is None or implied:
+            continue
+        if isinstance(value, Param):
+            written |= [_param(value)]
+        else:
+            written[item.key] = _value(item, value)
+    return written
+
+
+def _value(item: FieldDeclaration, value: Any) -> Any:
+    if item.is_duration:
+        return _duration(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    if is_dataclass(value):
+        return _written(value)
+    if item.element is Param:
+        return dict(_param(param) for param in value)
+    if item.element is model.SignalMatch:
+        return dict(_match(match) for match in value)
+    if isinstance(value, tuple):
+        return [_value(item, each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
 def _workflow(workflow: Workflow, types: StepTypes) -> dict[str, Any]:
-    strategy = workflow.run_strategy
-    written = _present(
-        id=workflow.id,
-        name=workflow.name,
-        owner=workflow.owner,
-        tags=list(workflow.tags),
-        criticality=workflow.criticality,
-        run_strategy=strategy.rule.value if strategy != model.RunStrategy() else None,
-        workflow_concurrency=strategy.concurrency,
-        step_concurrency=workflow.step_concurrency,
-        timeout=_duration(workflow.timeout),
-        retry=_retry(workflow.retry),
-        freshness=_duration(workflow.freshness),
-        alerting=_alerting(workflow.alerting),
-    )
-    written |= _params(workflow.params, "workflow", "params")
-    return written | _body(workflow, types)
-
-
-def _present(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None and value != []}
+    written: dict[str, Any] = {}
+    for key, value in _written(workflow, "description", "params", "steps", "transitions", "triggers").items():
+        written |= {key: value.pop("rule"), **value} if key == "run_strategy" else {key: value}
+    return written | _params(workflow.params, "workflow", "params") | _body(workflow, types)
 
 
 def _body(container: Container, types: StepTypes) -> dict[str, Any]:
@@ -112,36 +133,6 @@ def _duration(seconds: float | str | None) -> float | str | None:
         return words if durations.parse(words) == seconds else seconds
     except ValueError:
         return seconds
-
-
-def _retry(policy: model.RetryPolicy | None) -> Any:
-    if policy is None:
-        return None
-    backoff = policy.backoff
-    return {
-        "error": policy.error,
-        "platform": policy.platform,
-        "timeout": policy.timeout,
-        "backoff": {
-            "initial": _duration(backoff.initial),
-            "factor": backoff.factor,
-            "maximum": _duration(backoff.maximum),
-        },
-    }
-
-
-def _alerting(alerting: model.Alerting | None) -> Any:
-    if alerting is None:
-        return None
-    written: dict[str, Any] = {"channels": list(alerting.channels)}
-    if alerting.events != tuple(model.AlertEvent):
-        written["events"] = [event.value for event in alerting.events]
-    if alerting.templates:
-        written["templates"] = dict(alerting.templates)
-    if alerting.max_lag is not None:
-        lag = alerting.max_lag
-        written["max_lag"] = _present(snapshots=lag.snapshots, rows=lag.rows, time=_duration(lag.seconds))
-    return written
 
 
 def _params(params: Sequence[Param], level: str, nested: str) -> dict[str, Any]:
@@ -190,56 +181,26 @@ def _all_texts(members: tuple[Param, ...]) -> bool:
 
 
 def _step(step: model.Step, types: StepTypes) -> dict[str, Any]:
-    base = _present(
-        id=step.id,
-        name=step.name,
-        description=step.description,
-        tags=list(step.tags),
-        failure_mode=step.failure_mode.value if step.failure_mode is not model.FailureMode.FAIL_AFTER_RUNNING else None,
-        retry=_retry(step.retry),
-        timeout=_duration(step.timeout),
-        signal_dependencies=[{"name": item.name, **_match(item.match)} for item in step.signal_dependencies],
-        watermark_dependencies=[_watermark(item) for item in step.watermark_dependencies],
-        signal_outputs=[_output(item) for item in step.signal_outputs],
-    )
+    written = _written(step, "params", "settings", "steps", "transitions", "loop_params")
     match step:
         case model.NoOpStep():
-            return {"job": {**base, "type": "NoOp", **_params(step.params, "job", "params")}}
+            return {"job": {**written, "type": "NoOp", **_params(step.params, "job", "params")}}
         case model.TypedStep():
             known = types.find(step.type)
             settings = {known.key if known is not None else step.type: dict(step.settings)} if step.settings else {}
-            kind = _present(type=step.type, type_version=step.type_version)
-            return {"job": {**base, **kind, **settings, **_params(step.params, "job", "params")}}
+            return {"job": {**written, **settings, **_params(step.params, "job", "params")}}
         case model.SubworkflowStep():
-            called = {"workflow_id": step.workflow_id}
-            if step.version != "default":
-                called["version"] = step.version
-            flags = _present(sync=None if step.sync else False, explicit_params=step.explicit_params or None)
-            return {"subworkflow": {**base, **called, **flags, **_params(step.params, "subworkflow", "params")}}
+            return {"subworkflow": {**written, **_params(step.params, "subworkflow", "params")}}
         case model.ForeachStep():
             loop = {"params": dict(_param(param) for param in step.loop_params)} if step.loop_params else {}
-            concurrency = _present(concurrency=step.concurrency)
             own = _params(step.params, "foreach", "job_params")
-            return {"foreach": {**base, **concurrency, **loop, **own, **_body(step, types)}}
+            return {"foreach": {**written, **loop, **own, **_body(step, types)}}
 
 
-def _match(match: tuple[model.SignalMatch, ...]) -> dict[str, Any]:
-    written = {}
-    for item in match:
-        _, value = _param(item.param)
-        how = "expression" if item.param.expression is not None else "value"
-        written[item.param.name] = {how: value, "type": item.param.type.notation, "operator": item.operator.value}
-    return {"match_params": written} if written else {}
-
-
-def _watermark(item: model.WatermarkDependency) -> dict[str, Any]:
-    key, value = _param(item.reached)
-    return {"table": item.table, key: value}
-
-
-def _output(item: model.SignalOutput) -> dict[str, Any]:
-    params = {"params": dict(_param(param) for param in item.params)} if item.params else {}
-    return {"name": item.name, **params}
+def _match(match: model.SignalMatch) -> tuple[str, dict[str, Any]]:
+    _, value = _param(match.param)
+    how = "expression" if match.param.expression is not None else "value"
+    return match.param.name, {how: value, "type": match.param.type.notation, "operator": match.operator.value}
 
 
 def _dag(container: Container) -> Any:
@@ -269,45 +230,10 @@ def _clause(edge: Transition) -> str:
 
 
 def _trigger(trigger: model.Trigger) -> dict[str, Any]:
-    params = {"params": dict(_param(param) for param in trigger.params)} if trigger.params else {}
+    written = _written(trigger)
     match trigger:
-        case model.CronTrigger():
-            zone = {"timezone": trigger.timezone} if trigger.timezone != "UTC" else {}
-            return {"cron": trigger.cron, **zone, **_schedule(trigger), **params}
-        case model.IntervalTrigger():
-            return {"every": _duration(trigger.every), **_schedule(trigger), **params}
-        case model.SignalTrigger():
-            signals = [_present(name=s.name, **_match(s.match), join_keys=list(s.join_keys)) for s in trigger.signals]
-            more = _present(condition=trigger.condition, dedup=trigger.dedup)
-            return {"signal": {"signals": signals, **more, **params}}
-        case model.WatermarkTrigger():
-            written = {"table": trigger.table, "every": _duration(trigger.every), "timezone": trigger.timezone}
-            return {"watermark": {**written, **params}}
-        case model.IncrementalTrigger():
-            return {"incremental": {**_incremental(trigger), **params} or None}
-
-
-def _schedule(trigger: model.CronTrigger | model.IntervalTrigger) -> dict[str, Any]:
-    return _present(
-        fuzzy_max_delay=_duration(trigger.fuzzy_max_delay) if trigger.fuzzy_max_delay else None,
-        start=trigger.start,
-        end=trigger.end,
-        catch_up=trigger.catch_up.value if trigger.catch_up is not model.CatchUp.LAST else None,
-    )
-
-
-def _incremental(trigger: model.IncrementalTrigger) -> dict[str, Any]:
-    return _present(
-        tables=list(trigger.tables),
-        consumer=trigger.consumer,
-        min_rows=trigger.min_rows,
-        min_files=trigger.min_files,
-        min_bytes=trigger.min_bytes,
-        max_age=_duration(trigger.max_age),
-        at_most_every=_duration(trigger.at_most_every),
-        quiet_period=_duration(trigger.quiet_period),
-        operations=list(trigger.operations) if trigger.operations != ("append",) else None,
-        partitions=dict(trigger.partitions) or None,
-        require=trigger.require if trigger.require != "any" else None,
-        allow_cycle=trigger.allow_cycle,
-    )
+        case model.CronTrigger() | model.IntervalTrigger():
+            return written
+        case _:
+            kind = next(kind for kind, cls in model.TRIGGER_KINDS.items() if isinstance(trigger, cls))
+            return {kind: written or None}

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
-from icefloe.lake import reading
+from icefloe.lake import read_sizes
 from icefloe.lake.survey import FileCounts
 from tests.contract.capture.conftest import Bench, opened_files
 
@@ -45,15 +45,15 @@ def test_all_some_and_the_newest_partitions_are_what_lies_in_them(events: Bench,
         days.add(date(2026, 3, day))
         head = events.append("db.events", *range(random.randint(1, 5)), day=day)
     table = events.lake.table("db.events")
-    assert triple(reading.whole(table, head)) == oracle(events)
+    assert triple(read_sizes.whole(table, head)) == oracle(events)
     some = set(random.sample(sorted(days), 3)) | {date(2026, 4, 1)}
-    assert triple(reading.in_partitions(table, head, "day", some)) == oracle(events, some)
+    assert triple(read_sizes.in_partitions(table, head, "day", some)) == oracle(events, some)
     for count in (1, 3, 10, 400):
-        newest = reading.newest_days(table, head, count)
+        newest = read_sizes.newest_days(table, head, count)
         window = {day for day in days if (max(days) - day).days < count}
         assert newest is not None and set(newest.values) == window
         assert triple(newest.counts) == oracle(events, window)
-        last = reading.newest_partitions(table, head, count)
+        last = read_sizes.newest_partitions(table, head, count)
         kept = set(sorted(days)[-count:])
         assert last is not None and set(last.values) == kept
         assert triple(last.counts) == oracle(events, kept)
@@ -65,7 +65,7 @@ def test_manifests_that_are_older_than_the_window_are_not_opened(events: Bench) 
         head = events.append("db.events", 1, day=day)
     table = events.lake.table("db.events")
     opened = opened_files(table)
-    found = reading.newest_days(table, head, 5)
+    found = read_sizes.newest_days(table, head, 5)
     assert found is not None and found.values == (date(2026, 3, 5), date(2026, 3, 9))
     assert len(opened) == 3, "the manifest list and two manifests"
 
@@ -77,7 +77,7 @@ def test_a_day_in_the_future_does_not_move_the_window_but_is_read(events: Bench)
     table.append(pa.table({"id": pa.array([1], pa.int64()), "day": pa.array([date(2999, 1, 1)], pa.date32())}))
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    found = reading.newest_days(events.lake.table("db.events"), snapshot.snapshot_id, 1)
+    found = read_sizes.newest_days(events.lake.table("db.events"), snapshot.snapshot_id, 1)
     assert found is not None and found.values == (date(2026, 3, 2), date(2999, 1, 1))
 
 
@@ -87,7 +87,7 @@ def test_a_row_without_a_day_is_in_no_window(events: Bench) -> None:
     table.append(pa.table({"id": pa.array([1], pa.int64()), "day": pa.array([None], pa.date32())}))
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    found = reading.newest_days(events.lake.table("db.events"), snapshot.snapshot_id, 400)
+    found = read_sizes.newest_days(events.lake.table("db.events"), snapshot.snapshot_id, 400)
     assert found is not None and found.values == (date(2026, 3, 1),)
 
 
@@ -117,19 +117,19 @@ def test_days_are_found_in_numbers_and_texts_that_are_days_and_in_no_others(
         table.append(pa.table({"p": pa.array([value], schema.as_arrow().field("p").type)}))
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    found = reading.newest_days(bench.lake.table("db.t"), snapshot.snapshot_id, days)
+    found = read_sizes.newest_days(bench.lake.table("db.t"), snapshot.snapshot_id, days)
     assert (None if found is None else found.counts.files) == kept
 
 
 def test_a_table_without_a_snapshot_has_nothing_to_read(events: Bench) -> None:
     table = events.lake.table("db.events")
-    assert triple(reading.whole(table, None)) == (0, 0, 0)
-    assert triple(reading.in_partitions(table, None, "day", [date(2026, 3, 1)])) == (0, 0, 0)
+    assert triple(read_sizes.whole(table, None)) == (0, 0, 0)
+    assert triple(read_sizes.in_partitions(table, None, "day", [date(2026, 3, 1)])) == (0, 0, 0)
 
 
 def test_a_summary_that_does_not_tell_is_replaced_by_the_manifests(events: Bench) -> None:
     head = events.append("db.events", 1, 2, 3)
     table = events.lake.table("db.events")
-    told = triple(reading.whole(table, head))
+    told = triple(read_sizes.whole(table, head))
     table.metadata.snapshots[head].summary.pop("total-files-size")
-    assert triple(reading.whole(table, head)) == told
+    assert triple(read_sizes.whole(table, head)) == told

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from icefloe.capture import commits, release
-from icefloe.capture.building import CaptureOptions
-from icefloe.capture.capturing import BuiltCapture, CaptureRequest, Capturing
-from icefloe.capture.planning import Bounds
+from icefloe.capture.build import CaptureOptions
+from icefloe.capture.capture_attempt import BuiltCapture, CaptureAttempt, CaptureRequest
+from icefloe.capture.snapshot_ranges import Bounds
 from icefloe.errors import UnreachableError
 from icefloe.lake.pins import checkpoint_tag, pins_of
 from icefloe.service.janitor import Janitor
@@ -21,7 +21,7 @@ from tests.contract.capture.conftest import Bench
 
 CONSUMER = "agg/look"
 DAY = 86_400.0
-WISH = CaptureOptions(
+OPTIONS = CaptureOptions(
     operations=("append",),
     on_other_operations="fail",
     on_gap="fail",
@@ -37,17 +37,17 @@ WISH = CaptureOptions(
 class Consumer:
     """Captures and commits as the steps do, without runs."""
 
-    def __init__(self, bench: Bench, wish: CaptureOptions = WISH) -> None:
-        self.bench, self.wish, self.number = bench, wish, 0
+    def __init__(self, bench: Bench, options: CaptureOptions = OPTIONS) -> None:
+        self.bench, self.options, self.number = bench, options, 0
         self.database = bench.project.client.database
 
     def capture(self) -> CaptureRecord:
         self.number += 1
         request = CaptureRequest(
             CONSUMER, "agg", f"agg-{self.number}", "look", f"claim{self.number}", ("db.events",), "main", None, Bounds(),
-            self.wish,
+            self.options,
         )  # fmt: skip
-        taken = Capturing(
+        taken = CaptureAttempt(
             self.bench.lake, self.database, request, run_has_ended=lambda _: True, log=lambda _: None
         ).take()
         assert isinstance(taken, BuiltCapture)
@@ -103,7 +103,7 @@ def test_a_hundred_batches_make_two_commits_each_and_leave_four_references_at_mo
 
 
 def test_a_keep_time_that_was_asked_for_pins_every_batch_for_as_long(events: Bench) -> None:
-    consumer = Consumer(events, replace(WISH, pinned_batches=None))
+    consumer = Consumer(events, replace(OPTIONS, pinned_batches=None))
     now = time.time()
     for number in range(6):
         events.append("db.events", number)
@@ -112,7 +112,7 @@ def test_a_keep_time_that_was_asked_for_pins_every_batch_for_as_long(events: Ben
 
 
 def test_nothing_kept_leaves_the_tag_alone_and_still_two_commits(events: Bench) -> None:
-    consumer = Consumer(events, replace(WISH, keep_seconds=0.0))
+    consumer = Consumer(events, replace(OPTIONS, keep_seconds=0.0))
     for number in range(3):
         events.append("db.events", number)
         before = commits_of(events)
@@ -174,7 +174,7 @@ def _expire(bench: Bench) -> None:
 def test_a_catalog_that_is_away_after_a_commit_is_made_good_and_nothing_counts_as_done(
     events: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = Consumer(events, replace(WISH, keep_seconds=0.0))
+    consumer = Consumer(events, replace(OPTIONS, keep_seconds=0.0))
     head = events.append("db.events", 1)
     record = consumer.capture()
 

@@ -20,9 +20,9 @@ from icefloe import config as configuration
 from icefloe.config import Config, from_dict
 from icefloe.lake import Lake
 from icefloe.lake.catalog import RefChange
-from icefloe.rows.deleting import Deletion
+from icefloe.rows.deletion import Deletion
 from icefloe.rows.files import live_files
-from icefloe.rows.finding import Finder, Keys
+from icefloe.rows.key_lookup import KeyLookup, Keys
 from icefloe.service import project
 from tests.postgres import running_postgres
 from tests.rest_catalog import rest_catalog
@@ -155,7 +155,7 @@ def test_rows_that_are_deleted_by_a_commit_of_our_own_are_gone_for_both(engines:
         lake.tables.set_refs(table.identifier, [RefChange("attempt", head, "branch", 86_400_000)])
         files = live_files(table, head, "day", [day])
         keys = Keys({day: pa.table({"0": pa.array([number, number + 50])})})
-        positions = Finder(table, ["id"], most=99).positions(files, keys, 2)
+        positions = KeyLookup(table, ["id"], most=99).positions(files, keys, 2)
         deletion = Deletion(lake.tables, table, head, {one: positions[one.path] for one in files})
         tip = deletion.commit("attempt", {"word": "floe"})
         assert tip is not None

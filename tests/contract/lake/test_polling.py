@@ -5,7 +5,7 @@ from __future__ import annotations
 from icefloe.config import Config
 from icefloe.errors import UnreachableError
 from icefloe.lake import Lake
-from icefloe.lake.polling import Polling
+from icefloe.lake.metadata_poll import MetadataPoll
 from icefloe.triggers.table_watch import Question, TableWatch
 from tests.contract.lake.conftest import MakeTable
 from tests.contract.lake.playback import rows
@@ -16,7 +16,7 @@ def test_a_look_tells_which_tables_have_moved_and_which_are_missing(lake: Lake, 
     one.append(*rows(1))
     missing = (*one.identifier[:-1], "missing")
     names = [one.identifier, other.identifier, missing]
-    polling = Polling(lake.tables)
+    polling = MetadataPoll(lake.tables)
     first = {name: look.location for name, look in polling.look(names, {}).items()}
     assert first[missing] is None and first[one.identifier] and first[other.identifier]
     assert {name: look.location for name, look in polling.look(names, first).items()} == first

@@ -144,7 +144,7 @@ def test_channels_may_be_named_in_the_configuration_and_hold_secrets(
     assert stage.project.execute("fragile").status == "FAILED"
     stage.look()
     Messenger(
-        stage.project.client.database, settings, stage.scheduler._workflow, server_url="", clock=Clock()
+        stage.project.client.database, settings, stage.scheduler._workflow, server_url=lambda: None, clock=Clock()
     ).deliver()
     assert len(inbox.messages) == 1
 

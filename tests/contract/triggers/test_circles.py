@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icefloe.triggers.circles import CircleError
+from icefloe.triggers.cycles import CycleError
 from tests.contract.triggers.conftest import Stage
 
 STAGE = """
@@ -25,7 +25,7 @@ def stage_of(id: str, source: str, target: str, more: str = "") -> str:
 
 
 def test_a_workflow_that_writes_what_it_watches_is_refused(stage: Stage) -> None:
-    with pytest.raises(CircleError, match=r"a -> db\.x -> a") as error:
+    with pytest.raises(CycleError, match=r"a -> db\.x -> a") as error:
         stage.project.push(stage_of("a", "db.x", "lake.db.x"))
     assert "allow_cycle" in (error.value.hint or "")
     stage.project.push(stage_of("a", "db.x", "db.x", ", allow_cycle: 2"))
@@ -36,7 +36,7 @@ def test_a_circle_through_other_workflows_is_refused_when_it_would_be_closed(sta
     stage.project.push(stage_of("b", "db.y", "db.z"))
     (stage.project.root / "back.sql").write_text("MERGE INTO db.x USING db.z ON true WHEN NOT MATCHED THEN INSERT *")
     closing = "Trigger: {incremental: {tables: [db.z]}}\nWorkflow: {id: c, jobs: [{job: {id: w, type: Spark, spark: {script: back.sql}}}]}"
-    with pytest.raises(CircleError, match=r"c -> db\.x -> a -> db\.y -> b -> db\.z -> c"):
+    with pytest.raises(CycleError, match=r"c -> db\.x -> a -> db\.y -> b -> db\.z -> c"):
         stage.project.push(closing)
     stage.project.push(closing.replace("{tables: [db.z]}", "{tables: [db.z], allow_cycle: 1}"))
 

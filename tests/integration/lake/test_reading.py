@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from icefloe.lake import Lake, reading
+from icefloe.lake import Lake, read_sizes
 from tests.integration.lake.conftest import Sql
 from tests.spark_server import Project
 
@@ -30,9 +30,9 @@ def test_partitions_taken_together_are_the_whole_with_its_deletes(
     assert version == 2 or places < deletes, "deletion vectors share files"
     table = lake.table(name)
     head = table.metadata.refs["main"].snapshot_id
-    whole = reading.whole(table, head)
-    parts = [reading.in_partitions(table, head, "event_day", [day]) for day in DAYS]
+    whole = read_sizes.whole(table, head)
+    parts = [read_sizes.in_partitions(table, head, "event_day", [day]) for day in DAYS]
     assert whole.files == 2 * len(DAYS)
     assert sum(part.bytes or 0 for part in parts if part is not None) == whole.bytes
-    newest = reading.newest_days(table, head, len(DAYS))
+    newest = read_sizes.newest_days(table, head, len(DAYS))
     assert newest is not None and newest.counts == whole

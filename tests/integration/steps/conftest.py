@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from icefloe.config import Config, State
+from icefloe.engine.launchers import Launchers
 from icefloe.lake import Lake, history
 from icefloe.service.client import Client
 from icefloe.service.pushing import DiskFiles
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 class SparkBench:
     """One engine on the shared server. ``folder`` is where the definition's files are."""
 
-    def __init__(self, config: Config, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, config: Config, spark: SparkSession, folder: Path, launchers: Launchers) -> None:
         self.config = config
-        self.client = Client(config)
+        self.launchers = launchers
+        self.client = Client(config, launchers=launchers)
         self.spark = spark
         self.folder = folder
         self.db = fresh_namespace(spark)
@@ -97,13 +99,13 @@ def cause(run: RunView, step: str = "work") -> dict[str, Any]:
 
 
 @pytest.fixture
-def bench(project_config: Config, spark: SparkSession, tmp_path: Path) -> Iterator[SparkBench]:
+def bench(project_config: Config, spark: SparkSession, launchers: Launchers, tmp_path: Path) -> Iterator[SparkBench]:
     url = f"sqlite:///{tmp_path}/state.db"
     database = Database(url)
     migrations.upgrade(database)
     database.close()
     engine = project_config.engine.model_copy(update=FAST)
     config = project_config.model_copy(update={"state": State(url=url), "engine": engine})
-    made = SparkBench(config, spark, tmp_path)
+    made = SparkBench(config, spark, tmp_path, launchers)
     yield made
     made.client.close()

@@ -67,7 +67,7 @@ def test_a_state_database_from_an_old_backup_consumes_nothing_again(bench: Spark
     def restore() -> None:
         copied(backup, state)
         bench.client.close()
-        bench.client = Client(bench.config)  # nothing remembered
+        bench.client = Client(bench.config, launchers=bench.launchers)  # nothing remembered
 
     bench.sql("INSERT INTO DB.events VALUES (1)")
     succeeded(bench.run(COPY))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from icefloe.service.client import Client
 from tests.integration.steps.conftest import SparkBench, cause, succeeded
 
 
@@ -229,6 +230,8 @@ def test_a_script_sees_no_secret_of_the_project_and_the_step_reaches_its_catalog
     monkeypatch.setenv("ICEFLOE_CATALOG__PYICEBERG__password", password)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", cloud)
     monkeypatch.setenv("KEPT_BY_THE_WORKER", "x")
+    bench.client.close()
+    bench.client = Client(bench.config)  # what starts its steps is started with these
     bench.sql("CREATE TABLE DB.numbers (id BIGINT)")
     bench.file(
         "look.py",

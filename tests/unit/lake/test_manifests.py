@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list
 
 from icefloe.lake.errors import MetadataMissingError, MetadataUnreadableError
-from icefloe.lake.manifests import DATA, DELETES, Manifest, ManifestFile, Status, filtered, read_list, write_list
+from icefloe.lake.manifests import DATA, DELETES, EntryStatus, Manifest, ManifestFile, filtered, read_list, write_list
 from tests.unit.lake.manifest_avro import LINE, entry, listed, manifest_bytes
 
 ids = st.integers(1, 2**62)
@@ -130,9 +130,9 @@ def resolved(manifest: Manifest) -> dict[str, tuple[Any, ...]]:
     for one in manifest.entries():
         data_file = one["data_file"]
         row_id = data_file.get("first_row_id")
-        if row_id is None and next_row_id is not None and one["status"] != Status.DELETED:
+        if row_id is None and next_row_id is not None and one["status"] != EntryStatus.DELETED:
             row_id, next_row_id = next_row_id, next_row_id + data_file["record_count"]
-        inherits = one["status"] == Status.ADDED or line.sequence_number == 0
+        inherits = one["status"] == EntryStatus.ADDED or line.sequence_number == 0
         numbers = [
             one.get(name) if one.get(name) is not None else (line.sequence_number if inherits else None)
             for name in ("sequence_number", "file_sequence_number")
@@ -159,8 +159,8 @@ def manifests(draw: st.DrawFn, version: int) -> Manifest:
     entries = []
     line_number = draw(st.integers(1, 100)) if version > 1 else 0
     for position in range(draw(st.integers(1, 8))):
-        status = draw(st.sampled_from(list(Status)))
-        added = status is Status.ADDED
+        status = draw(st.sampled_from(list(EntryStatus)))
+        added = status is EntryStatus.ADDED
         number = draw(st.none() if added and draw(st.booleans()) else st.integers(0, line_number))
         known = version == 1 or not added or draw(st.booleans())
         entries.append(

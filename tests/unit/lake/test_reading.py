@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icefloe.lake.reading import last_day
+from icefloe.lake.read_sizes import last_day
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import sqlglot
 
 from icefloe.planner import choice, statements
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState, TargetState, WriteRequest
-from icefloe.planner.plan import FOUND_ROWS, Plan, Search
+from icefloe.planner.inputs import Column, PartitionContents, PartitionKey, Size, SourceState, TargetState, WriteRequest
+from icefloe.planner.plan import FOUND_ROWS, KeySearch, Plan
 from icefloe.planner.spans import Span
 from tests.planner.corpus import Case
 
@@ -108,7 +108,7 @@ class SqliteWorld:
                 self.database.execute(translated(statement.sql))
         return plan
 
-    def _search(self, search: Search, plan: Plan) -> None:
+    def _search(self, search: KeySearch, plan: Plan) -> None:
         """What a step does about it with data files."""
         assert plan.partitions is not None
         of_source, of_target = zip((search.partition, plan.partitions.column), *search.keys, strict=True)
@@ -189,16 +189,16 @@ class SqliteWorld:
             f"INSERT INTO target SELECT * FROM target WHERE rowid IN ({condition} ORDER BY rowid DESC LIMIT 2)"
         )
 
-    def _contents(self, analysis: Analysis, target: TargetState) -> Contents:
+    def _contents(self, analysis: Analysis, target: TargetState) -> PartitionContents:
         link = analysis.link(target)
         if link is None or self.random.random() < 0.1:
-            return Contents()
+            return PartitionContents()
         there = self._sizes("target", link.column)
         tables = analysis.changed_tables
         live = self._sizes(tables[0], next(iter(link.sources.values())).column) if len(tables) == 1 else None
         # Whatever metadata says of how much a column tells, the result is right.
         bits = {name: self.random.choice([0.0, 64.0]) for name in sorted(analysis.key_maps)}
-        return Contents(there, live, bits)
+        return PartitionContents(there, live, bits)
 
     def _sizes(self, table: str, column: str) -> dict[Any, Size]:
         found = self.database.execute(f"SELECT {column}, count(*) FROM {table} GROUP BY {column}").fetchall()

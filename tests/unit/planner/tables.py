@@ -8,7 +8,7 @@ from typing import Any
 
 from icefloe.planner import choice
 from icefloe.planner.analysis import Analysis, analyse
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState, TargetState, WriteRequest
+from icefloe.planner.inputs import Column, PartitionContents, PartitionKey, Size, SourceState, TargetState, WriteRequest
 from icefloe.planner.plan import Plan
 from tests.planner.corpus import Case
 
@@ -60,7 +60,9 @@ ACCOUNTS = SourceState(
 )
 DEVICES = SourceState(name="db.devices", columns=(Column("device", "string"), Column("screen", "string")))
 SOURCES = {state.name: state for state in (EVENTS, REFUNDS, ACCOUNTS, DEVICES)}
-CONTENTS = Contents(target={LATE: Size(1, 50, 500)}, source={LATE: Size(3, 500, 9_000), NEW: Size(1, 100, 1_000)})
+CONTENTS = PartitionContents(
+    target={LATE: Size(1, 50, 500)}, source={LATE: Size(3, 500, 9_000), NEW: Size(1, 100, 1_000)}
+)
 
 
 def analysis_of(text: str, *keys: str, sources: dict[str, SourceState] | None = None, **more: Any) -> Analysis:
@@ -89,7 +91,7 @@ def target_of(analysis: Analysis, **more: Any) -> TargetState:
 def plan_of(
     text: str,
     *keys: str,
-    contents: Contents = CONTENTS,
+    contents: PartitionContents = CONTENTS,
     target: dict[str, Any] | None = None,
     cores: int | None = None,
     **more: Any,

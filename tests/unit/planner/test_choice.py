@@ -9,7 +9,7 @@ import pytest
 
 from icefloe.planner import choice
 from icefloe.planner.errors import KeysMissingError, NotASelectError, UnsoundPatternError
-from icefloe.planner.inputs import Contents, PartitionKey, Size, SourceState, TargetState
+from icefloe.planner.inputs import PartitionContents, PartitionKey, Size, SourceState, TargetState
 from icefloe.planner.spans import Span
 from tests.planner.corpus import CORPUS, Case
 from tests.unit.planner.tables import (
@@ -84,7 +84,7 @@ def test_new_partitions_are_inserted_without_any_join_and_late_ones_by_key() -> 
 
 def test_few_rows_for_each_of_many_partitions_are_gathered_where_nothing_else_does_it() -> None:
     keys = ("account_id", "country", "event_day")
-    large = Contents(target={LATE: Size(4, 100_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
+    large = PartitionContents(target={LATE: Size(4, 100_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
     many = plan_of(AGG, *keys, sources=with_late_rows(1_000_001), contents=large)
     _, late, new = (one.sql for one in many.statements)
     assert "SELECT /*+ REBALANCE(`event_day`) */ q." in late and "REBALANCE" not in new
@@ -104,7 +104,7 @@ def test_rows_that_bring_more_than_a_million_along_are_grouped_before_they_are_g
     rows: int, before: bool
 ) -> None:
     keys = ("account_id", "country", "event_day")
-    groups_of_twenty = Contents(target={LATE: Size(4, 500_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
+    groups_of_twenty = PartitionContents(target={LATE: Size(4, 500_000, 1)}, source={LATE: Size(4, 10_000_000, 1)})
     delete, late, _ = plan_of(AGG, *keys, sources=with_late_rows(rows), contents=groups_of_twenty).statements
     assert ("REPARTITION(`event_day`)" in late.sql, "REBALANCE(`event_day`)" in late.sql) == (before, not before)
     assert late.rows and "COALESCE(1)" in delete.sql, "few they are in any case"
@@ -112,7 +112,7 @@ def test_rows_that_bring_more_than_a_million_along_are_grouped_before_they_are_g
 
 def test_few_keys_are_made_distinct_without_a_shuffle() -> None:
     keys, most = ("account_id", "country", "event_day"), 1_000_000
-    contents = Contents(
+    contents = PartitionContents(
         target={LATE: Size(4, 9_000_000, 1)}, source={LATE: Size(4, 10_000_000, 1), NEW: Size(4, 1_000_000, 1)}
     )
     few, many = (
@@ -126,13 +126,13 @@ def test_few_keys_are_made_distinct_without_a_shuffle() -> None:
 
 def test_a_session_is_told_where_groups_are_small() -> None:
     keys = ("account_id", "country", "event_day")
-    assert plan_of(AGG, *keys, contents=Contents(**MANY)).settings == choice.MANY_SMALL_GROUPS
+    assert plan_of(AGG, *keys, contents=PartitionContents(**MANY)).settings == choice.MANY_SMALL_GROUPS
     assert plan_of(AGG, *keys).settings == {}
-    assert plan_of(COPY, contents=Contents(**MANY)).settings == {}
+    assert plan_of(COPY, contents=PartitionContents(**MANY)).settings == {}
 
 
 def test_a_partition_that_changed_in_large_part_is_overwritten_whole() -> None:
-    contents = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
+    contents = PartitionContents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
     plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents)
     assert plan.partitions is not None and plan.partitions.overwritten == (LATE,)
     assert [one.role for one in plan.statements] == ["delete partitions", "append"]
@@ -140,14 +140,16 @@ def test_a_partition_that_changed_in_large_part_is_overwritten_whole() -> None:
 
 @pytest.mark.parametrize(("new", "whole"), [(299, False), (300, True)])
 def test_a_large_part_begins_at_three_tenths_of_the_source_s_rows(new: int, whole: bool) -> None:
-    contents = Contents(target=CONTENTS.target, source={LATE: Size(1, 1_000, 10), NEW: Size(1, 100, 10)})
+    contents = PartitionContents(target=CONTENTS.target, source={LATE: Size(1, 1_000, 10), NEW: Size(1, 100, 10)})
     plan = plan_of(AGG, "account_id", "country", "event_day", sources=with_late_rows(new), contents=contents)
     assert plan.partitions is not None
     assert (plan.partitions.overwritten, plan.partitions.late) == (((LATE,), ()) if whole else ((), (LATE,)))
 
 
 def test_what_the_target_has_is_learnt_from_the_target_alone() -> None:
-    plan = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(target=None, source=CONTENTS.source))
+    plan = plan_of(
+        AGG, "account_id", "country", "event_day", contents=PartitionContents(target=None, source=CONTENTS.source)
+    )
     assert plan.partitions is not None and plan.partitions.new == ()
 
 
@@ -164,14 +166,14 @@ def test_a_few_late_rows_that_are_only_appended_go_through_few_tasks() -> None:
     assert "SELECT /*+ COALESCE(1) */ q." in late and "COALESCE" not in new
     assert "DATE'2026-03-02'" in late and "DATE'2026-03-09'" not in late
     assert "DATE'2026-03-09'" in new and "DATE'2026-03-02'" not in new
-    (only,) = plan_of(COPY, contents=Contents(target={LATE: Size(1, 50, 500), NEW: Size(1, 1, 1)})).statements
+    (only,) = plan_of(COPY, contents=PartitionContents(target={LATE: Size(1, 50, 500), NEW: Size(1, 1, 1)})).statements
     assert "COALESCE(1)" in only.sql and "WHERE" not in only.sql, "all of the change table"
     files = with_state("db.events", added=Size(65, 105, 2_000))
     assert "COALESCE(2)" in plan_of(COPY, sources=files).statements[0].sql
     for more in (
         {"target": {"scattered": False}},
         {"sources": with_late_rows(200_001)},
-        {"contents": Contents(target={})},
+        {"contents": PartitionContents(target={})},
     ):
         (only,) = plan_of(COPY, **more).statements
         assert "COALESCE" not in only.sql and "WHERE" not in only.sql
@@ -183,12 +185,12 @@ def test_the_rows_of_few_changed_keys_are_computed_while_these_are_deleted() -> 
     assert late.rows.startswith("SELECT q.") and late.sql.endswith(f")\n{late.rows}"), "the rows, and nothing else"
     assert "branch_b" not in late.rows, "the target is not read"
     assert not delete.rows and not new.rows
-    both = Contents(
+    both = PartitionContents(
         target={LATE: Size(1, 50, 500), NEW: Size(1, 50, 500)}, source={LATE: Size(1, 500, 1), NEW: Size(1, 9_000, 1)}
     )
     _, late = plan_of(AGG, *keys, contents=both).statements
     assert late.rows, "also where there is nothing new"
-    overwritten = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
+    overwritten = PartitionContents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
     assert not any(one.rows for one in plan_of(AGG, *keys, contents=overwritten).statements)
 
 
@@ -197,7 +199,7 @@ MANY = {"target": {LATE: Size(4, 800_000, 1)}, "source": {LATE: Size(4, 1_000_00
 
 
 def test_a_key_that_tells_rows_apart_by_itself_spares_the_others() -> None:
-    plan = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(**MANY, bits=BITS))
+    plan = plan_of(AGG, "account_id", "country", "event_day", contents=PartitionContents(**MANY, bits=BITS))
     delete, append, _ = (one.sql for one in plan.statements)
     assert "country" not in delete and "t.`account_id` = k.`account_id`" in delete
     assert "t.`event_day` BETWEEN k.`event_day`" in delete
@@ -210,7 +212,11 @@ def test_a_key_that_tells_rows_apart_by_itself_spares_the_others() -> None:
     ids=["unknown", "another", "too few values", "only the partition"],
 )
 def test_a_key_that_does_not_is_not_used_alone(bits: dict[str, float]) -> None:
-    delete = plan_of(AGG, "account_id", "country", "event_day", contents=Contents(**MANY, bits=bits)).statements[0].sql
+    delete = (
+        plan_of(AGG, "account_id", "country", "event_day", contents=PartitionContents(**MANY, bits=bits))
+        .statements[0]
+        .sql
+    )
     alone = {"country"} if bits.get("country", 0) > 16 else {"account_id", "country"}
     assert {name for name in ("account_id", "country") if f"k.`{name}`" in delete} == alone
 
@@ -218,14 +224,14 @@ def test_a_key_that_does_not_is_not_used_alone(bits: dict[str, float]) -> None:
 @pytest.mark.parametrize(("late_rows", "alone"), [(1_500, True), (1_600, False)])
 def test_a_key_is_not_used_alone_where_too_many_rows_would_come_along(late_rows: int, alone: bool) -> None:
     """Of 800,000 rows each of 2**17 values has 6.1, so that 5.1 come along with each changed one: up to 8,000 of them do."""
-    contents = Contents(**MANY, bits={**BITS, "account_id": 17.0})
+    contents = PartitionContents(**MANY, bits={**BITS, "account_id": 17.0})
     plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents, sources=with_late_rows(late_rows))
     assert ("k.`country`" not in plan.statements[0].sql) is alone
 
 
 def test_where_rows_went_nothing_more_comes_along_with_one_key() -> None:
     """All rows of the changed partitions are looked at then, by whichever key."""
-    contents = Contents(**MANY, bits={**BITS, "account_id": 17.0})
+    contents = PartitionContents(**MANY, bits={**BITS, "account_id": 17.0})
     late = with_late_rows(1_600)
     went = {**late, "db.events": replace(late["db.events"], append_only=False)}
     plan = plan_of(AGG, "account_id", "country", "event_day", contents=contents, sources=went, pattern="key_filter")
@@ -238,15 +244,15 @@ DISTINCT = AGG.replace("count(*) AS n", "count(DISTINCT title_id) AS n")
 def test_rows_go_to_their_group_once_where_groups_are_small_and_distinct_values_are_counted() -> None:
     keys = ("account_id", "country", "event_day")
     hint = "/*+ REPARTITION(`account_id`, `country`, `event_day`) */"
-    large = Contents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 1_000, 1), NEW: Size(4, 1_000, 1)})
-    assert hint in plan_of(DISTINCT, *keys, contents=Contents(**MANY)).statements[-1].sql
+    large = PartitionContents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 1_000, 1), NEW: Size(4, 1_000, 1)})
+    assert hint in plan_of(DISTINCT, *keys, contents=PartitionContents(**MANY)).statements[-1].sql
     assert "REPARTITION" not in plan_of(DISTINCT, *keys, contents=large).statements[-1].sql
-    assert "REPARTITION" not in plan_of(AGG, *keys, contents=Contents(**MANY)).statements[-1].sql
+    assert "REPARTITION" not in plan_of(AGG, *keys, contents=PartitionContents(**MANY)).statements[-1].sql
     computed = (
         "SELECT account_id, upper(country) AS country, event_day, count(DISTINCT title_id) AS n "
         "FROM db.events GROUP BY account_id, upper(country), event_day"
     )
-    assert "REPARTITION" not in plan_of(computed, *keys, contents=Contents(**MANY)).statements[-1].sql
+    assert "REPARTITION" not in plan_of(computed, *keys, contents=PartitionContents(**MANY)).statements[-1].sql
 
 
 @pytest.mark.parametrize(
@@ -258,7 +264,7 @@ def test_a_new_partition_is_grouped_without_a_shuffle_where_late_ones_keep_the_o
     """100 new rows, and as many rows to look through as take one core as long, or fewer."""
     late = choice.LOOKED_THROUGH * 100 - 600
     there = {LATE: Size(1, max(late - fewer, 0), 1)} if cores != 1 else {LATE: Size(1, 600, 1)}
-    contents = Contents(target=there, source={LATE: Size(4, 600, 1), NEW: Size(4, 100, 1)})
+    contents = PartitionContents(target=there, source={LATE: Size(4, 600, 1), NEW: Size(4, 100, 1)})
     plan = plan_of(DISTINCT, "account_id", "country", "event_day", contents=contents, cores=cores)
     (new,) = (one.sql for one in plan.statements if one.beside)
     assert ("(SELECT /*+ COALESCE(1) */ * FROM (\nSELECT * FROM lake.icdc.events_1" in new) is alone
@@ -268,10 +274,10 @@ def test_a_new_partition_is_grouped_without_a_shuffle_where_late_ones_keep_the_o
 
 
 def test_a_new_partition_is_shuffled_where_there_are_several_or_groups_are_large_or_a_range_is_written() -> None:
-    keys, contents = ("account_id", "country", "event_day"), Contents(**MANY)
+    keys, contents = ("account_id", "country", "event_day"), PartitionContents(**MANY)
     another = date(2026, 3, 10)
     key = PartitionKey("event_day", "date", "identity", {LATE: 5, NEW: 100, another: 100})
-    large = Contents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 10**6, 1), NEW: Size(4, 100, 1)})
+    large = PartitionContents(target={LATE: Size(1, 50, 1)}, source={LATE: Size(4, 10**6, 1), NEW: Size(4, 100, 1)})
     (new,) = (one.sql for one in plan_of(AGG, *keys, contents=contents, cores=1).statements if one.beside)
     assert "COALESCE(1) */ * FROM (\nSELECT * FROM" in new, "whatever is counted"
     several = with_state("db.events", changed_partitions=(key,))

@@ -12,10 +12,10 @@ from icefloe.lake import Checkpoint
 from icefloe.lake.predicates import days_filter
 from icefloe.planner.errors import TargetMismatchError
 from icefloe.planner.inputs import Column, TargetState, WriteRequest
-from icefloe.planner.logic import Logic, Version
-from icefloe.steps.writing.columns import ResultColumn, check, create_table
-from icefloe.steps.writing.versions import LogicOrder
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.planner.logic import Logic, LogicVersion
+from icefloe.steps.write.columns import ResultColumn, check, create_table
+from icefloe.steps.write.versions import LogicOrder
+from icefloe.steps.write.write_job import WriteJob
 
 NEW = TargetState("db.t", "lake.db.t", "lake.db.t.branch_b")
 
@@ -77,7 +77,7 @@ def test_work_is_read_as_it_was_written() -> None:
     source = Source("db.events", "main", None, Checkpoint("u", 1, 2, 3), "icdc.x", "pin", {"kind": "full"})
     request = WriteRequest("SELECT 1", "db.t", ("a",), "merge", ("day",), ("db.d",), "here")
     logic = LogicOrder(
-        "w/agg", "SELECT 1", "rebuild", (Version("a.b", "w-1", Logic("SELECT 2", (("a", "int"),))),), "w-2"
+        "w/agg", "SELECT 1", "rebuild", (LogicVersion("a.b", "w-1", Logic("SELECT 2", (("a", "int"),))),), "w-2"
     )
     work = WriteJob(request, (source,), {"p": "q"}, "14d", logic)
     assert WriteJob.from_json(json.loads(json.dumps(work.to_json()))) == work

@@ -9,9 +9,9 @@ import pytest
 
 from icefloe.planner import compaction
 from icefloe.planner.compaction import SMALL_BYTES, SMALL_FILES, WEIGHT, cutoff
-from icefloe.planner.inputs import Contents
+from icefloe.planner.inputs import PartitionContents
 from icefloe.planner.plan import Partitions, Plan
-from icefloe.steps.writing.write_job import request
+from icefloe.steps.write.write_job import request
 from icefloe.workflow.step_types import WriteSettings
 from tests.unit.planner.tables import CONTENTS, LATE, analysis_of, plan_of, target_of
 
@@ -85,7 +85,7 @@ def test_where_days_roll_on_partitions_wait_for_each_other_and_none_is_left_with
     joinings = []
     for day in range(12, 100):
         late = tuple(range(day - 12, day))
-        contents = Contents(files={value: (tuple(files.get(value, ())),) for value in late})
+        contents = PartitionContents(files={value: (tuple(files.get(value, ())),) for value in late})
         due = compaction.due(target, "int", contents, Partitions("event_day", late=late), deletes=True)
         for value in late:
             files.setdefault(value, [5_000_000]).append(1_000)
@@ -103,7 +103,7 @@ def test_one_pile_among_many_partitions_is_joined_when_it_is_worth_two() -> None
     target = replace(target_of(analysis_of(AGG, "account_id", "event_day")), identity_columns=("event_day",))
 
     def due(files: int, late: int) -> bool:
-        contents = Contents(files={0: ((1_000,) * files,)})
+        contents = PartitionContents(files={0: ((1_000,) * files,)})
         touched = Partitions("event_day", late=tuple(range(late)))
         return compaction.due(target, "int", contents, touched, deletes=True) is not None
 
@@ -125,7 +125,10 @@ def test_a_pile_is_what_lies_in_one_partition_where_several_have_the_day() -> No
 def test_nothing_is_due_below_the_threshold_or_when_it_is_switched_off() -> None:
     assert planned(files=PILE[:-1]).compaction is None
     assert planned(compact=False).compaction is None
-    assert plan_of(AGG, "account_id", "event_day", contents=Contents(), partition_by=("event_day",)).compaction is None
+    assert (
+        plan_of(AGG, "account_id", "event_day", contents=PartitionContents(), partition_by=("event_day",)).compaction
+        is None
+    )
 
 
 def test_files_that_cost_more_to_read_than_to_open_are_left_alone() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.planner import cost
-from icefloe.planner.inputs import Contents, PartitionKey, Size
+from icefloe.planner.inputs import PartitionContents, PartitionKey, Size
 from icefloe.planner.plan import Cost, Plan
 from tests.unit.planner.tables import LATE, NEW, OLD, analysis_of, plan_of, target_of, with_state
 
@@ -40,7 +40,7 @@ def after_delete(
         "total": Size(4, rows if target_rows is None else target_rows, rows * 40),
         **more.pop("target", {}),
     }
-    contents = Contents(changed={"db.events": Size(10, changed, changed * 50)})
+    contents = PartitionContents(changed={"db.events": Size(10, changed, changed * 50)})
     return plan_of(text, *(keys or ("id",)), sources=sources, target=target, contents=contents, **more)
 
 
@@ -108,7 +108,7 @@ def test_an_append_of_few_rows_to_a_large_table_is_never_outweighed() -> None:
     sources = with_state("db.events", added=Size(1, 10_000, 10**6), total=Size(100, 10**8, 10**10))
     for text, keys in ((ROW_BY_ROW, ("id",)), (GROUPED, ("account_id", "country"))):
         target = {"recomputable": True, "identity_columns": (), "total": Size(10, 10**7, 10**9)}
-        plan = plan_of(text, *keys, sources=sources, target=target, contents=Contents())
+        plan = plan_of(text, *keys, sources=sources, target=target, contents=PartitionContents())
         assert plan.pattern in ("merge", "key_filter")
         assert plan.cost is not None and plan.full_cost is not None and plan.cost.seconds < plan.full_cost.seconds
 

@@ -10,16 +10,20 @@ from typing import Any
 
 import pytest
 
-from icefloe.planner.plan import Plan, Search, Statement
+from icefloe.planner.plan import KeySearch, Plan, PlannedStatement
 from icefloe.rows import NotPlainError
-from icefloe.steps.writing.execution import _Attempt
+from icefloe.steps.write.execution import _Attempt
 
-DELETE, APPEND, NEW = (Statement("delete keys", "D"), Statement("append", "A"), Statement("append", "N", beside=True))
+DELETE, APPEND, NEW = (
+    PlannedStatement("delete keys", "D"),
+    PlannedStatement("append", "A"),
+    PlannedStatement("append", "N", beside=True),
+)
 
 
 @pytest.mark.parametrize("statements", [(), (APPEND,), (APPEND, NEW), (DELETE, APPEND), (DELETE, APPEND, NEW)])
 def test_the_last_statement_begins_after_the_count_and_the_first_of_several_does_not_wait_for_it(
-    statements: tuple[Statement, ...],
+    statements: tuple[PlannedStatement, ...],
 ) -> None:
     done: list[str] = []
     deleted = threading.Event()
@@ -66,7 +70,7 @@ class _Search:
         self._done.append("deleted")
 
 
-FOUND = Statement("append", "F")
+FOUND = PlannedStatement("append", "F")
 
 
 def _attempt(sql: Callable[[str], None], said: list[str], interrupt: Callable[[], None] = lambda: None) -> _Attempt:
@@ -75,8 +79,10 @@ def _attempt(sql: Callable[[str], None], said: list[str], interrupt: Callable[[]
     return _Attempt(session, unused, unused, unused, said.append, unused, unused)
 
 
-def _plan(*statements: Statement) -> Plan:
-    return Plan("key_filter", "", (), (), (), (), statements, None, (), search=Search("s", "c", "p", (), (), (FOUND,)))
+def _plan(*statements: PlannedStatement) -> Plan:
+    return Plan(
+        "key_filter", "", (), (), (), (), statements, None, (), search=KeySearch("s", "c", "p", (), (), (FOUND,))
+    )
 
 
 def test_what_was_found_is_appended_in_place_of_what_spark_would_find() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icefloe.planner.logic import Logic, Version, change, normal
+from icefloe.planner.logic import Logic, LogicVersion, change, normal
 from tests.planner.corpus import CORPUS, Case
 
 SELECT = "SELECT account_id, count(*) AS n FROM db.events WHERE country = 'DE' GROUP BY account_id"
@@ -28,7 +28,7 @@ COLUMNS = (("account_id", "bigint"), ("n", "bigint"))
 def test_white_space_comments_hints_letter_case_and_quotes_do_not_matter(same: str) -> None:
     assert normal(same) == normal(SELECT)
     assert Logic(same).fingerprint == Logic(SELECT).fingerprint
-    assert change(Version("x", "w-1", Logic(SELECT, COLUMNS)), Logic(same, COLUMNS)) is None
+    assert change(LogicVersion("x", "w-1", Logic(SELECT, COLUMNS)), Logic(same, COLUMNS)) is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_white_space_comments_hints_letter_case_and_quotes_do_not_matter(same: s
 )
 def test_everything_else_does(other: str) -> None:
     assert normal(other) != normal(SELECT)
-    found = change(Version("x", "w-1", Logic(SELECT, COLUMNS)), Logic(other, COLUMNS))
+    found = change(LogicVersion("x", "w-1", Logic(SELECT, COLUMNS)), Logic(other, COLUMNS))
     assert found is not None and any(line.startswith("+") for line in found.lines)
 
 
@@ -74,11 +74,11 @@ def test_whatever_the_text_is_it_has_a_normal_form_that_two_different_literals_d
 
 def test_the_difference_is_short_and_shows_what_went_and_what_came() -> None:
     old = "SELECT a,\n       count(*) AS n\nFROM db.events\nGROUP BY a"
-    found = change(Version("x", "w-1", Logic(old)), Logic(old.replace("count(*)", "sum(x)")))
+    found = change(LogicVersion("x", "w-1", Logic(old)), Logic(old.replace("count(*)", "sum(x)")))
     assert found is not None
     assert found.lines == ("-       count(*) AS n", "+       sum(x) AS n")
     many = "SELECT " + ",\n".join(f"c{number}" for number in range(50)) + " FROM db.t"
-    long = change(Version("x", "w-1", Logic(old)), Logic(many))
+    long = change(LogicVersion("x", "w-1", Logic(old)), Logic(many))
     assert long is not None and len(long.lines) == 13 and "more lines" in long.lines[-1]
 
 
@@ -96,12 +96,12 @@ def test_the_difference_is_short_and_shows_what_went_and_what_came() -> None:
 def test_columns_that_came_out_differently_are_a_change_of_the_same_text(
     columns: tuple[tuple[str, str], ...] | None, lines: tuple[str, ...] | None
 ) -> None:
-    found = change(Version("x", "w-1", Logic(SELECT, COLUMNS)), Logic(SELECT, columns))
+    found = change(LogicVersion("x", "w-1", Logic(SELECT, COLUMNS)), Logic(SELECT, columns))
     assert (found.lines if found else None) == lines
 
 
 def test_a_version_of_which_only_the_fingerprint_is_left_still_tells_whether_it_is_the_same() -> None:
-    left = Version(Logic(SELECT, COLUMNS).fingerprint, "w-1")
+    left = LogicVersion(Logic(SELECT, COLUMNS).fingerprint, "w-1")
     assert change(left, Logic(SELECT, COLUMNS)) is None
     assert change(left, Logic(SELECT)) is None
     assert change(left, Logic(SELECT, COLUMNS[:1])) is not None
@@ -111,5 +111,5 @@ def test_a_version_of_which_only_the_fingerprint_is_left_still_tells_whether_it_
 
 @pytest.mark.parametrize("logic", [None, Logic(SELECT), Logic(SELECT, COLUMNS)])
 def test_a_version_survives_the_way_to_the_step_s_process(logic: Logic | None) -> None:
-    version = Version("abc.def", "w-1", logic)
-    assert Version.from_json(json.loads(json.dumps(version.to_json()))) == version
+    version = LogicVersion("abc.def", "w-1", logic)
+    assert LogicVersion.from_json(json.loads(json.dumps(version.to_json()))) == version

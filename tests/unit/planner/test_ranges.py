@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icefloe.lake.metadata import Snapshot
-from icefloe.lake.reading import Newest
+from icefloe.lake.read_sizes import NewestPartitions
 from icefloe.lake.survey import FileCounts
 from icefloe.planner import choice, shadow
 from icefloe.planner.comparison import ComparedColumn, Comparison
@@ -17,12 +17,12 @@ from icefloe.planner.errors import RangeError, UnsoundPatternError
 from icefloe.planner.inputs import Size, SourceState
 from icefloe.planner.plan import Plan
 from icefloe.planner.scans import Scan, scans
-from icefloe.planner.shadow import Known
+from icefloe.planner.shadow import ShadowFacts
 from icefloe.planner.spans import Span
-from icefloe.steps.writing import ranges
-from icefloe.steps.writing.ranges import RANGE, RangeOrder
-from icefloe.steps.writing.versions import LOGIC
-from icefloe.steps.writing.write_job import WriteJob
+from icefloe.steps.write import ranges
+from icefloe.steps.write.ranges import RANGE, RangeOrder
+from icefloe.steps.write.versions import LOGIC
+from icefloe.steps.write.write_job import WriteJob
 from icefloe.workflow.loading import inspect
 from icefloe.workflow.values import TypedValue
 from tests.planner.corpus import CORPUS, Case
@@ -200,8 +200,8 @@ def test_the_range_is_read_by_partitions_where_it_is_over_the_source_s_partition
 # -- what is compared ------------------------------------------------------------------------------------------------------------
 
 
-def known(**more: Any) -> Known:
-    return replace(Known(seed=7, kind="date", hashable=KEYS, sizes={LATE: 50, NEW: 100}, rows=160), **more)
+def known(**more: Any) -> ShadowFacts:
+    return replace(ShadowFacts(seed=7, kind="date", hashable=KEYS, sizes={LATE: 50, NEW: 100}, rows=160), **more)
 
 
 def test_shadow_mode_compares_the_range_where_it_compares_no_more_than_that() -> None:
@@ -293,7 +293,7 @@ DAY = date(2026, 3, 4)
 def test_the_beginning_of_a_lookback_is_a_value_of_the_column_or_not_known(
     start: Any, like: Any, transform: str, kind: str, expected: Any
 ) -> None:
-    assert ranges._as(Newest("c", (like,), FileCounts(), transform, start), kind) == expected
+    assert ranges._as(NewestPartitions("c", (like,), FileCounts(), transform, start), kind) == expected
 
 
 def test_a_lookback_follows_a_column_to_the_one_that_it_is_made_of() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.planner.inputs import Size
-from icefloe.planner.savings import Reckoning, Written, bytes_text, line, percent, ratio
+from icefloe.planner.savings import SavingsEstimate, WriteTotals, bytes_text, line, percent, ratio
 
 sizes = st.builds(Size, *(st.integers(0, 10**12) for _ in range(3)))
 
@@ -40,7 +40,7 @@ def test_bytes_for_people(size: int, text: str) -> None:
 
 
 def test_what_was_written_is_summed_over_the_snapshots_with_delete_files_apart() -> None:
-    written = Written.of(
+    written = WriteTotals.of(
         [
             {"added-data-files": "2", "added-records": "10", "added-files-size": "700"},
             {"added-delete-files": "1", "added-position-deletes": "4", "added-files-size": "50"},
@@ -48,16 +48,16 @@ def test_what_was_written_is_summed_over_the_snapshots_with_delete_files_apart()
             {"added-data-files": "who knows"},
         ]
     )
-    assert written == Written(Size(3, 10, 750), 1)
+    assert written == WriteTotals(Size(3, 10, 750), 1)
 
 
 @given(sizes, sizes, sizes, st.booleans())
 def test_what_is_looked_at_again_counts_once_however_often_it_is_settled(
     read: Size, instead: Size, new: Size, rechecked: bool
 ) -> None:
-    counted = Reckoning("merge", read, instead, "a full recomputation", ("a note",), rechecked)
-    written = Written(new, 0)
+    counted = SavingsEstimate("merge", read, instead, "a full recomputation", ("a note",), rechecked)
+    written = WriteTotals(new, 0)
     settled = counted.settled(written)
     assert settled.read == (read + new if rechecked else read)
     assert settled.settled(written) == settled
-    assert Reckoning.from_json(json.loads(json.dumps(counted.to_json()))) == counted
+    assert SavingsEstimate.from_json(json.loads(json.dumps(counted.to_json()))) == counted

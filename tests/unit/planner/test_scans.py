@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icefloe.planner import choice
-from icefloe.planner.inputs import Contents, Size, SourceState
+from icefloe.planner.inputs import PartitionContents, Size, SourceState
 from icefloe.planner.plan import Plan
 from icefloe.planner.scans import Scan, scans
 from tests.planner.corpus import CORPUS, Case
@@ -25,7 +25,7 @@ CHANGES: dict[str, dict[str, SourceState]] = {
         "db.accounts": with_state("db.accounts", changed=True)["db.accounts"],
     },
 }
-OVERWRITTEN = Contents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
+OVERWRITTEN = PartitionContents(target=CONTENTS.target, source={LATE: Size(1, 6, 10), NEW: Size(1, 100, 10)})
 
 
 def counted(plan: Plan, sources: dict[str, SourceState]) -> Counter[tuple[str, str]]:
@@ -44,17 +44,19 @@ def counted(plan: Plan, sources: dict[str, SourceState]) -> Counter[tuple[str, s
     return +found
 
 
-def planned(case: Case, sources: dict[str, SourceState], contents: Contents) -> tuple[Plan, tuple[Scan, ...]]:
+def planned(case: Case, sources: dict[str, SourceState], contents: PartitionContents) -> tuple[Plan, tuple[Scan, ...]]:
     analysis = analysis_of(case.text.format(n="db"), *case.keys, partition_by=case.partition_by, sources=sources)
     target = target_of(analysis)
     plan = choice.plan(analysis, target, contents)
     return plan, scans(plan, analysis, target)
 
 
-@pytest.mark.parametrize("contents", [CONTENTS, OVERWRITTEN, Contents()], ids=["late", "overwritten", "unknown"])
+@pytest.mark.parametrize(
+    "contents", [CONTENTS, OVERWRITTEN, PartitionContents()], ids=["late", "overwritten", "unknown"]
+)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
-def test_every_reading_in_the_sql_is_counted_once(case: Case, change: str, contents: Contents) -> None:
+def test_every_reading_in_the_sql_is_counted_once(case: Case, change: str, contents: PartitionContents) -> None:
     plan, found = planned(case, CHANGES[change], contents)
     assert Counter((one.relation, one.table) for one in found) == counted(plan, CHANGES[change]), plan.statements
 

@@ -9,10 +9,10 @@ import pytest
 
 from icefloe.cli import explain
 from icefloe.planner import search
-from icefloe.planner.inputs import Column, Contents, PartitionKey, Size, SourceState
+from icefloe.planner.inputs import Column, PartitionContents, PartitionKey, Size, SourceState
 from icefloe.planner.plan import FOUND_ROWS, Plan
 from icefloe.service.explain import Explained
-from icefloe.steps.writing.write_job import request
+from icefloe.steps.write.write_job import request
 from icefloe.workflow.loading import load
 from icefloe.workflow.model import TypedStep
 from icefloe.workflow.step_types import BUILTIN, SparkSettings
@@ -52,7 +52,7 @@ def test_late_keys_are_searched_for_and_new_partitions_are_written_beside() -> N
 
 def test_a_partition_that_changed_in_large_part_is_overwritten_beside_a_search() -> None:
     another = replace(SOURCES["db.events"].changed_partitions[0], added={LATE: 5, NEW: 90})
-    live = Contents(
+    live = PartitionContents(
         target={LATE: Size(1, 50, 1), NEW: Size(1, 50, 1)}, source={LATE: Size(1, 500, 1), NEW: Size(1, 100, 1)}
     )
     plan = planned(sources=with_state("db.events", changed_partitions=(another,)), contents=live)
@@ -127,19 +127,21 @@ def test_every_column_is_handed_over_where_the_select_says_so() -> None:
 )
 def test_more_rows_than_are_worth_handing_over_are_not_searched_for(live: int, found: int, more: int) -> None:
     """Each changed row brings its group along, of ten rows here."""
-    contents = Contents(target={LATE: Size(1, live // 10, 1)}, source={LATE: Size(1, live, 1), NEW: Size(1, 100, 1)})
+    contents = PartitionContents(
+        target={LATE: Size(1, live // 10, 1)}, source={LATE: Size(1, live, 1), NEW: Size(1, 100, 1)}
+    )
     assert (_with_late(found // 10 + more, contents).search is None) is bool(more)
 
 
 def test_no_more_rows_are_expected_than_there_are() -> None:
-    contents = Contents(
+    contents = PartitionContents(
         target={LATE: Size(1, search.FEW_FOUND // 10, 1)},
         source={LATE: Size(1, search.FEW_FOUND, 1), NEW: Size(1, 100, 1)},
     )
     assert _with_late(search.FEW_FOUND // 5, contents).search is not None
 
 
-def _with_late(rows: int, contents: Contents) -> Plan:
+def _with_late(rows: int, contents: PartitionContents) -> Plan:
     key = PartitionKey("event_day", "date", "identity", {LATE: rows, NEW: 100})
     return planned(sources=with_state("db.events", changed_partitions=(key,)), contents=contents)
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icefloe.planner import query, shadow
-from icefloe.planner.comparison import ComparedColumn, Comparison, Part, Type, canonical, holds_float
+from icefloe.planner.comparison import ComparedColumn, Comparison, RowSubset, Type, canonical, holds_float
 from icefloe.planner.errors import NotRepeatableError
 from icefloe.planner.plan import ChangedKeys, Partitions, Plan
-from icefloe.planner.shadow import SAMPLE_PARTITIONS, SAMPLE_ROWS, Known, Mode
-from icefloe.steps.writing import differences
+from icefloe.planner.shadow import SAMPLE_PARTITIONS, SAMPLE_ROWS, Mode, ShadowFacts
+from icefloe.steps.write import differences
 from tests.planner.corpus import CORPUS
 from tests.unit.planner.tables import LATE, NEW, plan_of, plan_of_case
 
@@ -31,8 +31,8 @@ BY_ACCOUNT = "SELECT account_id, count(*) AS n FROM db.events GROUP BY account_i
 # -- which parts ---------------------------------------------------------------------------------------------------------------
 
 
-def known(**more: Any) -> Known:
-    return replace(Known(seed=7, kind="date", hashable=("account_id", "event_day", "n")), **more)
+def known(**more: Any) -> ShadowFacts:
+    return replace(ShadowFacts(seed=7, kind="date", hashable=("account_id", "event_day", "n")), **more)
 
 
 def day(number: int) -> date:
@@ -40,7 +40,7 @@ def day(number: int) -> date:
 
 
 def test_full_compares_everything_in_one_part() -> None:
-    assert shadow.parts(plan_of(AGG, "account_id", "event_day"), "full", known()) == (Part("everything"),)
+    assert shadow.parts(plan_of(AGG, "account_id", "event_day"), "full", known()) == (RowSubset("everything"),)
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -175,7 +175,7 @@ def test_an_append_beside_a_lookup_table_has_nothing_to_compare_and_says_so() ->
 
 def test_a_full_run_beside_a_table_that_is_not_captured_is_compared_whole() -> None:
     plan = plan_of(LOOKUP, "account_id", "event_day")
-    assert plan.pattern == "full" and shadow.parts(plan, "full", known()) == (Part("everything"),)
+    assert plan.pattern == "full" and shadow.parts(plan, "full", known()) == (RowSubset("everything"),)
 
 
 # -- what cannot be compared ---------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_floats_are_found_inside_of_anything() -> None:
 def test_the_users_text_is_in_the_comparison_byte_for_byte_and_nothing_is_written() -> None:
     text = "SELECT  account_id,\tn FROM x -- a remark"
     columns = (ComparedColumn("account_id", "long", "BIGINT"), ComparedColumn("n", "double"), ComparedColumn("m", MAP))
-    comparison = Comparison(text, "lake.db.t.branch_b", columns, Part("everything"))
+    comparison = Comparison(text, "lake.db.t.branch_b", columns, RowSubset("everything"))
     for sql in (comparison.counts(), comparison.tolerant_counts(), comparison.rows(["account_id"], 41)):
         assert f"(\n{text}\n) AS q" in sql and "CAST(q.`account_id` AS BIGINT)" in sql
         (tree,) = sqlglot.parse(sql, dialect="spark")
@@ -287,7 +287,7 @@ def test_the_counts_are_those_of_the_multisets_within_the_part(
     wanted: list[Any], there: list[Any], values: list[Any] | None, every: int, keys: list[Any] | None
 ) -> None:
     listed = " UNION ALL ".join(f"SELECT {'NULL' if key is None else key} AS b" for key in keys or ())
-    part = Part(
+    part = RowSubset(
         "some",
         "a" if values is not None else None,
         "int",

@@ -9,11 +9,11 @@ import pytest
 
 from icefloe.lake.metadata import Snapshot
 from icefloe.planner.errors import LogicChangedError
-from icefloe.planner.logic import Logic, Version
+from icefloe.planner.logic import Logic, LogicVersion
 from icefloe.planner.plan import Plan
-from icefloe.steps.writing.columns import ResultColumn
-from icefloe.steps.writing.defined_select import defined_select
-from icefloe.steps.writing.versions import COMPLETE, LOGIC, LogicOrder, Versions
+from icefloe.steps.write.columns import ResultColumn
+from icefloe.steps.write.defined_select import defined_select
+from icefloe.steps.write.versions import COMPLETE, LOGIC, LogicOrder, LogicVersions
 from icefloe.workflow.loading import inspect
 from icefloe.workflow.model import TypedStep
 from tests.unit.planner.tables import plan_of
@@ -42,8 +42,8 @@ def published(number: int, text: str, writer: str = "w/agg", run: str = "w-1") -
     return snapshot(number, **{LOGIC: f"{writer}@{Logic(text, PAIRS).fingerprint}", "icefloe.run": run})
 
 
-def version(text: str, run: str = "w-1") -> Version:
-    return Version(Logic(text, PAIRS).fingerprint, run, Logic(text, PAIRS))
+def version(text: str, run: str = "w-1") -> LogicVersion:
+    return LogicVersion(Logic(text, PAIRS).fingerprint, run, Logic(text, PAIRS))
 
 
 class Session:
@@ -58,7 +58,7 @@ class Session:
 
 
 def looked(order: LogicOrder, *past: Snapshot) -> Any:
-    return Versions(Session(), order, lambda line: None).look(past, COLUMNS)
+    return LogicVersions(Session(), order, lambda line: None).change_since(past, COLUMNS)
 
 
 def test_where_nothing_is_known_nothing_has_changed() -> None:
@@ -68,7 +68,7 @@ def test_where_nothing_is_known_nothing_has_changed() -> None:
 
 def test_a_target_that_is_made_anew_holds_nothing_of_the_old_logic() -> None:
     order = LogicOrder("w/agg", NEW, known=(version(OLD),))
-    assert Versions(Session(), order, lambda line: None).look(None, COLUMNS) is None
+    assert LogicVersions(Session(), order, lambda line: None).change_since(None, COLUMNS) is None
 
 
 def test_the_target_s_own_history_wins_over_the_record() -> None:
@@ -81,7 +81,7 @@ def test_the_target_s_own_history_wins_over_the_record() -> None:
 
 
 def test_another_tokenizer_s_fingerprint_of_the_same_text_is_no_change() -> None:
-    assert looked(LogicOrder("w/agg", NEW, known=(Version("of.old", "w-1", Logic(NEW, PAIRS)),))) is None
+    assert looked(LogicOrder("w/agg", NEW, known=(LogicVersion("of.old", "w-1", Logic(NEW, PAIRS)),))) is None
 
 
 @pytest.mark.parametrize(("on_change", "pattern", "stops"), [
@@ -93,8 +93,8 @@ def test_another_tokenizer_s_fingerprint_of_the_same_text_is_no_change() -> None
 def test_only_what_would_mix_two_versions_is_asked_about(on_change: Any, pattern: str, stops: bool) -> None:
     session = Session()
     order = LogicOrder("w/agg", NEW, on_change, (version(OLD),), "w-7")
-    versions = Versions(session, order, lambda line: None)
-    change = versions.look([], COLUMNS)
+    versions = LogicVersions(session, order, lambda line: None)
+    change = versions.change_since([], COLUMNS)
     plan: Plan = plan_of(NEW, "id", **({"pattern": "full"} if pattern == "full" else {}))
     assert plan.pattern == pattern
     if stops:
@@ -109,14 +109,14 @@ def test_only_what_would_mix_two_versions_is_asked_about(on_change: Any, pattern
 
 
 def test_only_what_the_published_snapshot_holds_is_recorded() -> None:
-    versions = Versions(Session(), LogicOrder("w/agg", NEW), lambda line: None)
+    versions = LogicVersions(Session(), LogicOrder("w/agg", NEW), lambda line: None)
     assert versions.published(None) is None
     assert versions.published(snapshot(1)) is None
     assert versions.published(published(1, OLD)) is None, (
         "an earlier attempt has published the batch, with the old SELECT"
     )
     found = versions.published(published(1, NEW, run="w-3"))
-    assert found == Version(Logic(NEW, PAIRS).fingerprint, "w-3", Logic(NEW))
+    assert found == LogicVersion(Logic(NEW, PAIRS).fingerprint, "w-3", Logic(NEW))
 
 
 DEFINITION = """

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icefloe.rows.finding import Keys
+from icefloe.rows.key_lookup import Keys
 from icefloe.rows.types import arrow_type, is_key
 
 # Few different values, so that they meet; with what is close to each other: NULL and empty, an upper and a lower case.

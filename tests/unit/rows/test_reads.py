@@ -12,7 +12,7 @@ from icefloe.demo.events import Events, day_number
 from icefloe.demo.source import PlaybackTable
 from icefloe.lake import Lake
 from icefloe.rows.files import live_files
-from icefloe.rows.finding import Finder, Keys
+from icefloe.rows.key_lookup import KeyLookup, Keys
 from icefloe.rows.reads import Reads
 from icefloe.service import project
 
@@ -34,7 +34,7 @@ def test_rows_are_counted_once_and_bytes_are_those_of_the_columns_that_were_deco
 
     def read(wanted: Keys) -> tuple[int, int, int]:
         reads = Reads()
-        finder = Finder(table, ["account_id"], most=10**6, reads=reads)
+        finder = KeyLookup(table, ["account_id"], most=10**6, reads=reads)
         found = finder.rows([file], wanted, ["account_id", "title_id"], 1, partition="event_day")
         return found.num_rows, reads.rows, reads.bytes
 

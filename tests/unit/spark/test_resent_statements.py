@@ -23,7 +23,7 @@ from icefloe.lake import Lake
 from icefloe.service import project as projects
 from icefloe.spark.fence import Fence, Fencing
 from icefloe.spark.marks import PROPERTY, STATEMENT, Mark
-from icefloe.spark.wire import Wire
+from icefloe.spark.wire import WriteInterceptor
 
 TABLE = "db.t"
 
@@ -46,7 +46,7 @@ class Attempt:
         self._table = lake.tables.catalog.load_table(TABLE)
         self.settings = Settings()
         self.session: Any = SimpleNamespace(conf=self.settings)
-        self.wire = Wire()
+        self.wire = WriteInterceptor()
         fence = Fence(
             self.session, lake, Fencing(Mark("step", "run"), "b", direct=True), lambda line: None, at_home=True
         )

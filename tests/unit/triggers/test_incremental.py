@@ -12,8 +12,8 @@ from icefloe.store.triggers import RunSummary
 from icefloe.triggers import failures
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.incremental import Ages, Situation, decide
-from icefloe.triggers.sources import Watched
-from icefloe.triggers.unseen import Unseen
+from icefloe.triggers.pending_changes import PendingChanges
+from icefloe.triggers.sources import WatchedTable
 from icefloe.triggers.verdicts import VerdictKind
 from icefloe.workflow.model import Backoff, IncrementalTrigger
 
@@ -36,9 +36,9 @@ class World:
     occasions: list[str] = field(default_factory=list)
     forgiven: int = 0
 
-    def unseen(self) -> Unseen:
+    def unseen(self) -> PendingChanges:
         new = self.commits[self.seen :]
-        return Unseen(
+        return PendingChanges(
             "db.t",
             self.seen or None,
             Checkpoint("u", len(self.commits)) if self.commits else None,
@@ -71,7 +71,7 @@ class World:
             {"db.t": self.now - new[0][0]} if new else {},
             {"db.t": self.now - new[-1][0]} if new else {},
         )
-        verdict = decide(self.trigger, [(Watched("db.t", "w/look"), one)], situation, ages, PATIENCE)
+        verdict = decide(self.trigger, [(WatchedTable("db.t", "w/look"), one)], situation, ages, PATIENCE)
         if verdict.kind is VerdictKind.START:
             assert verdict.occasion is not None and self.running is None
             number = len(self.starts) + 1

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import time
+
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
 from icefloe.server.access import CurrentActor
 from icefloe.server.rendering import page
 from icefloe.server.routes.connection import Project
+from icefloe.service.attention import attention
+from icefloe.service.workflow_overview import WorkflowOverview
 
 router = APIRouter()
+MOST_MATTERS = 50
+MOST_RUNS = 20
 
 
 @router.get("/")
 def home(request: Request, project: Project, _actor: CurrentActor) -> HTMLResponse:
-    return page(request, "home.html", runs=project.runs.listing(most=20))
+    overviews = project.overviews.all(outcomes=5)
+    matters = attention(project, overviews)
+    lags = project.lags.latest()
+    return page(
+        request,
+        "home.html",
+        matters=matters[:MOST_MATTERS],
+        more_matters=max(0, len(matters) - MOST_MATTERS),
+        workflows=len(overviews),
+        active=project.history.active(MOST_RUNS),
+        latest=project.history.listing(most=8).runs,
+        lags=lags,
+        goals={overview.id: overview.freshness for overview in overviews},
+        late=_late(overviews),
+        saved=project.saved.latest(),
+        now_at=time.time(),
+    )
 
 
 @router.get("/favicon.ico")
 def favicon() -> Response:
     return Response(status_code=204)
+
+
+def _late(overviews: list[WorkflowOverview]) -> frozenset[str]:
+    return frozenset(
+        overview.id for overview in overviews if any(incident.kind == "late" for incident in overview.incidents)
+    )

@@ -3,68 +3,90 @@
 from __future__ import annotations
 
 import json
-import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-import anyio
 from fastapi import APIRouter, Header, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from icefloe.errors import IcefloeError
-from icefloe.server.changes import Change, ChangeFeed
+from icefloe.server.access import CurrentActor
+from icefloe.server.changes import Change, ChangeFeed, Subscription
+from icefloe.service.access import Access, Actor
 
 router = APIRouter(tags=["changes"])
-MOST_STREAMS = 200
 BEAT_SECONDS = 15.0
 """A comment is sent at least so often: proxies close what is silent, and a browser that has gone is noticed."""
-_streams = threading.Semaphore(MOST_STREAMS)
 
 
-class TooManyStreamsError(IcefloeError):
-    """More browsers follow this server than it serves streams."""
-
-    code = "server.too-many"
-    retryable = True
-
-
-@router.get("/changes", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
+@router.get(
+    "/changes",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"}},
+    operation_id="followChanges",
+)
 async def changes(
-    request: Request, last_event_id: Annotated[str | None, Header(max_length=30)] = None
+    request: Request, actor: CurrentActor, last_event_id: Annotated[str | None, Header(max_length=200)] = None
 ) -> StreamingResponse:
-    """Events named ``changed``: their data is ``{"topics": [...], "connected": true}``, their id the place to come back to."""
-    if not _streams.acquire(blocking=False):
-        raise TooManyStreamsError("too many streams are open", hint="close tabs that are not needed")
+    """Follow what changes: events named ``changed`` whose data is ``{"topics": [...], "connected": true}``.
+
+    Topics: ``runs``, ``run:ID``, ``workflows``, ``workflow:ID``, ``incidents``, ``consumers``, ``signals``, ``system``, ``janitor``, or ``all``.
+    An event's id, sent back as ``Last-Event-ID``, brings what was missed in between.
+    """
     feed: ChangeFeed = request.app.state.changes
-    since = int(last_event_id) if last_event_id and last_event_id.isdigit() and len(last_event_id) < 19 else None
+    access: Access = request.app.state.access
+    # Before what was missed is asked for: a change in between is told twice, never not at all.
+    subscription = feed.subscribe()
+    try:
+        missed = await run_in_threadpool(feed.missed, last_event_id) if last_event_id else None
+    except BaseException:
+        feed.unsubscribe(subscription)
+        raise
+    return _Stream(_events(subscription, missed, access, actor), feed, subscription)
 
-    async def stream() -> AsyncIterator[str]:
+
+class _Stream(StreamingResponse):
+    """Unsubscribes however it ends, also when who asked has gone before the first event."""
+
+    def __init__(self, events: AsyncIterator[str], feed: ChangeFeed, subscription: Subscription) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._feed = feed
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            yield "retry: 2000\n\n"
-            if since is not None:
-                yield _event(await anyio.to_thread.run_sync(feed.missed, since))
-            turn = -1
-            while not await request.is_disconnected():
-                turn, change = await anyio.to_thread.run_sync(
-                    feed.after, turn, BEAT_SECONDS, abandon_on_cancel=True, limiter=_limiter()
-                )
-                yield _event(change) if change is not None else ": still here\n\n"
+            await super().__call__(scope, receive, send)
         finally:
-            _streams.release()
+            self._feed.unsubscribe(self._subscription)
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+async def _events(
+    subscription: Subscription, missed: Change | None, access: Access, actor: Actor
+) -> AsyncIterator[str]:
+    yield "retry: 2000\n\n"
+    if missed is not None and missed.topics:
+        yield _event(missed)
+    checked_at = time.monotonic()
+    while not subscription.ended:
+        change = await subscription.next(BEAT_SECONDS)
+        if time.monotonic() - checked_at >= BEAT_SECONDS:
+            checked_at = time.monotonic()
+            if not await run_in_threadpool(_is_still_in, access, actor):
+                return
+        yield _event(change) if change is not None else ": still here\n\n"
+
+
+def _is_still_in(access: Access, actor: Actor) -> bool:
+    """Tokens are revoked and sessions end while a stream is open."""
+    try:
+        return access.is_valid(actor)
+    except IcefloeError:  # the state database is away: it is not the reader's fault
+        return True
 
 
 def _event(change: Change) -> str:
     data = json.dumps({"topics": change.topics, "connected": change.connected})
-    return f"id: {change.number}\nevent: changed\ndata: {data}\n\n"
-
-
-_limiters: dict[int, anyio.CapacityLimiter] = {}
-
-
-def _limiter() -> anyio.CapacityLimiter:
-    """Threads of their own: those that wait here must not keep routes from theirs."""
-    if 0 not in _limiters:
-        _limiters[0] = anyio.CapacityLimiter(MOST_STREAMS)
-    return _limiters[0]
+    return f"id: {change.id}\nevent: changed\ndata: {data}\n\n"

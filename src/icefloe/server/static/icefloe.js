@@ -38,9 +38,12 @@
       const wanted = part.dataset.live.split(" ");
       if (part.id && (all || wanted.some((topic) => topics.includes(topic)))) waiting.add(part.id);
     }
-    if (busy || !waiting.size) return;
+    // A tab that nobody sees waits until somebody does.
+    if (busy || !waiting.size || document.hidden) return;
     busy = true;
     try {
+      // Many tabs hear of one change at the same moment: they do not all ask at once.
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 500));
       while (waiting.size) {
         const ids = [...waiting];
         waiting.clear();
@@ -54,13 +57,17 @@
           // Morphing keeps focus, scroll position and what is open.
           await htmx.swap({ sourceElement: old, target: old, swap: "outerMorph", text: now.outerHTML });
           const placed = document.getElementById(id);
-          if (placed) showTimes(placed);
+          if (placed) {
+            showTimes(placed);
+            settle(placed);
+          }
         }
       }
     } finally {
       busy = false;
     }
   };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh([]); });
   const connection = document.getElementById("connection");
   const connected = (is) => { connection.hidden = is; };
   if (body.dataset.changes) {
@@ -87,6 +94,70 @@
     open();
   }
 
+  // -- big drawings: zoom, and what matters now in sight ---------------------------------------------------------------------
+  const zooms = new Map();
+  const zoomed = (scroll, by) => {
+    const svg = scroll.querySelector("svg");
+    if (!svg) return;
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+    const factor = by === "fit" ? Math.min(1, scroll.clientWidth / width) : (zooms.get(scroll.id) ?? 1) * by;
+    const bounded = Math.min(2, Math.max(0.1, factor));
+    zooms.set(scroll.id, bounded);
+    svg.setAttribute("width", width * bounded);
+    svg.setAttribute("height", height * bounded);
+  };
+  const settle = (root) => {
+    for (const bar of root.querySelectorAll("[data-zoom-for]")) {
+      const scroll = document.getElementById(bar.dataset.zoomFor);
+      bar.hidden = false;
+      if (scroll && zooms.has(scroll.id)) zoomed(scroll, 1);
+    }
+  };
+  settle(document);
+  for (const mark of document.querySelectorAll("[data-focus]")) {
+    const scroll = mark.closest(".chart-scroll");
+    if (!scroll) continue;
+    const [place, frame] = [mark.getBoundingClientRect(), scroll.getBoundingClientRect()];
+    scroll.scrollLeft += place.left - frame.left - (frame.width - place.width) / 2;
+    scroll.scrollTop += place.top - frame.top - (frame.height - place.height) / 2;
+  }
+
+  // -- a log that follows ----------------------------------------------------------------------------------------------------
+  const follow = (log) => {
+    const address = log.dataset.log;
+    let place = log.dataset.place;
+    const box = document.querySelector("[data-follow-switch]");
+    if (box) box.hidden = false;
+    const following = () => !box || box.querySelector("input").checked;
+    log.scrollTop = log.scrollHeight;
+    const look = async () => {
+      if (!document.hidden && following()) {
+        try {
+          const answer = await fetch(`${address}&begin=${encodeURIComponent(place)}`);
+          if (answer.ok) {
+            const text = await answer.text();
+            place = answer.headers.get("X-Next");
+            if (text) {
+              const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+              log.append(text);
+              while (log.childNodes.length > 500) log.firstChild.remove();
+              if (atEnd) log.scrollTop = log.scrollHeight;
+            }
+            if (answer.headers.get("X-Ended") === "1") {
+              if (box) box.hidden = true;
+              return;
+            }
+          } else if (answer.status === 404) return;
+        } catch {
+          // the server is away: the bar says so, and the log goes on when it is back
+        }
+      }
+      setTimeout(look, 1000);
+    };
+    look();
+  };
+  for (const log of document.querySelectorAll("[data-log]")) if (log.dataset.log) follow(log);
+
   // -- small things ----------------------------------------------------------------------------------------------------------
   document.addEventListener("click", async (event) => {
     const copy = event.target.closest("[data-copy]");
@@ -99,6 +170,11 @@
         getSelection().selectAllChildren(copy.previousElementSibling);
       }
       setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+    }
+    const zoom = event.target.closest("[data-zoom]");
+    if (zoom) {
+      const scroll = document.getElementById(zoom.closest("[data-zoom-for]").dataset.zoomFor);
+      zoomed(scroll, { in: 1.25, out: 0.8, fit: "fit" }[zoom.dataset.zoom]);
     }
     if (event.target.closest("[data-theme-switch]")) {
       const dark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";

@@ -40,15 +40,17 @@ class Migration:
 
 def available() -> tuple[Migration, ...]:
     """All migrations of this program, in order, without gaps."""
-    found = []
+    migrations = []
     for module in pkgutil.iter_modules(__path__):
         if module.name.startswith("m"):
             number, _, name = module.name.removeprefix("m").partition("_")
             loaded = importlib.import_module(f"{__name__}.{module.name}")
-            found.append(Migration(int(number), name, tuple(loaded.UPGRADE)))
-    found.sort(key=lambda migration: migration.number)
-    assert [m.number for m in found] == list(range(1, len(found) + 1)), "migration numbers have a gap or a double"
-    return tuple(found)
+            migrations.append(Migration(int(number), name, tuple(loaded.UPGRADE)))
+    migrations.sort(key=lambda migration: migration.number)
+    assert [m.number for m in migrations] == list(range(1, len(migrations) + 1)), (
+        "migration numbers have a gap or a double"
+    )
+    return tuple(migrations)
 
 
 def current(database: Database) -> int:

@@ -17,5 +17,9 @@ UPGRADE = (
         actor TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, status INTEGER, headers TEXT, body {blob},
         made_at DOUBLE PRECISION NOT NULL, PRIMARY KEY (actor, name))""",
     "CREATE INDEX idempotency_keys_by_time ON idempotency_keys (made_at)",
-    "CREATE INDEX runs_by_status ON runs (status, seq)",
+    # For listings, which leave iterations out. By another column than what workers ask by, who have indexes of their own.
+    "CREATE INDEX runs_listed ON runs (seq) WHERE iteration IS NULL",
+    "CREATE INDEX runs_listed_by_status ON runs (status, seq) WHERE iteration IS NULL",
+    "CREATE INDEX runs_listed_by_workflow ON runs (workflow_id, seq) WHERE iteration IS NULL",
+    "CREATE INDEX runs_listed_by_workflow_and_status ON runs (workflow_id, status, seq) WHERE iteration IS NULL",
 )
