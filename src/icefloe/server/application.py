@@ -33,6 +33,7 @@ from icefloe.service.client import Client
 from icefloe.service.health import Readiness
 from icefloe.service.metrics import Metrics
 from icefloe.service.serving import Service
+from icefloe.service.system import System
 
 OPEN_PATHS = frozenset({f"{API}/health", *PROBES, "/login", "/favicon.ico"})
 OPEN_FOLDERS = ("/static/",)
@@ -79,6 +80,7 @@ def make_application(
     app.state.requests = requests
     app.state.failed_logins = Failures()
     app.state.readiness = Readiness(client.database, service)
+    app.state.system = System(client.config, client.database, service)
     app.state.metrics = Metrics(client.config, client.database, service)
     answers.install(app, rendering.error_page)
     app.mount("/static", StaticFiles(packages=[("icefloe.server", "static")]), name="static")

@@ -45,10 +45,10 @@ class Server:
 
     def browser(self, role: Role = Role.admin) -> httpx.Client:
         """Logged in by a one-time link."""
-        made = self.stranger()
-        answer = made.get("/login", params={"key": self.access.make_link(role)})
+        with self.stranger() as first:
+            answer = first.get("/login", params={"key": self.access.make_link(role)})
         assert answer.status_code == 303, answer.text
-        return made
+        return httpx.Client(base_url=self.address, cookies=dict(answer.cookies), timeout=30)
 
 
 @contextmanager

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import home, login, runs, workflows
+from icefloe.server.pages import home, login, runs, system, workflows
 
-ROUTERS = (login.router, home.router, workflows.router, runs.router)
+ROUTERS = (login.router, home.router, workflows.router, runs.router, system.router)
