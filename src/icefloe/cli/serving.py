@@ -33,6 +33,7 @@ def serve(
     log_without_secrets()
     logging.getLogger("icefloe").setLevel(logging.INFO)
     with Client() as client:
+        log_without_secrets(client.config.logs.format)
         address = listen or client.config.server.listen
         service = Service(client, slots=slots)
         if no_listen or address == "off":

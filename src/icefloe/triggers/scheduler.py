@@ -187,7 +187,7 @@ class Scheduler:
                     raise
                 except IcefloeError as error:
                     # This workflow alone: it is looked at again at the next tick, and the others go on.
-                    LOG.warning("workflow %s: %s", entry.record.id, error)
+                    LOG.warning("workflow %s: %s", entry.record.id, error, extra={"workflow": entry.record.id})
                     entry.due, entry.stale = now + self._settings.tick_seconds, False
         self.tables.ask(self._questions())
         if news:
@@ -375,13 +375,24 @@ class Scheduler:
                 raise
             except IcefloeError as error:
                 # The run itself cannot be made: a parameter without a value, say. The occasion is over, and people are told.
-                LOG.warning("workflow %s could not be started for %s: %s", entry.record.id, occasion.name, error)
+                LOG.warning(
+                    "workflow %s could not be started for %s: %s",
+                    entry.record.id,
+                    occasion.name,
+                    error,
+                    extra={"workflow": entry.record.id},
+                )
                 self._pass_over(row, occasion, str(error))
                 return
             fault("scheduler.after_start")
             if run_id is None:
                 return
-            LOG.info("run %s started for %s", run_id, occasion.name)
+            LOG.info(
+                "run %s started for %s",
+                run_id,
+                occasion.name,
+                extra={"run_id": run_id, "workflow": entry.record.id},
+            )
             with self._database.read() as connection:
                 latest = triggers.load(connection, row.workflow_id, row.name)
             if latest is None or latest.state != occasion.state:
