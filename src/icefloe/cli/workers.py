@@ -13,6 +13,7 @@ from rich.table import Table
 
 from icefloe import config as configuration
 from icefloe import suppressed
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import ago
 from icefloe.cli.output import Output, OutputOption, console, log_without_secrets, note, print_json
 from icefloe.engine.worker import Worker
@@ -50,7 +51,7 @@ def worker(
 
 def workers(output: OutputOption = Output.text) -> None:
     """List the workers that are alive, and what went wrong in them without failing a step."""
-    with Client() as client:
+    with open_client() as client:
         found = client.workers()
     if output is Output.json:
         print_json(
@@ -75,6 +76,8 @@ def workers(output: OutputOption = Output.text) -> None:
 
 def _suppressed(worker: WorkerRecord) -> dict[str, suppressed.Suppressed]:
     """What went wrong in it without failing a step, as far as its files can be seen from here."""
+    if not worker.lock_file:  # it is known from a server elsewhere
+        return {}
     return suppressed.read(suppressed.file_beside(Path(worker.lock_file)))
 
 

@@ -26,11 +26,16 @@ from icefloe.server.access import (
 )
 from icefloe.server.answers import API
 from icefloe.server.changes import ChangeFeed
+from icefloe.server.description import describe, operation_id
 from icefloe.server.limits import Failures, LimitBody
 from icefloe.server.metrics import CountRequests, Requests
+from icefloe.server.repeated import RepeatedRequests
+from icefloe.server.routes.bodies import CheckedAddress
+from icefloe.server.shared_pages import SharePages
 from icefloe.service.access import Access
 from icefloe.service.client import Client
 from icefloe.service.health import Readiness
+from icefloe.service.idempotency import IdempotencyKeys
 from icefloe.service.metrics import Metrics
 from icefloe.service.serving import Service
 from icefloe.service.system import System
@@ -55,6 +60,7 @@ def make_application(
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
+        generate_unique_id_function=operation_id,
         middleware=[
             Middleware(CountRequests, requests=requests),
             Middleware(SecurityHeaders),
@@ -70,6 +76,8 @@ def make_application(
                 error_page=rendering.error_page,
                 own_hosts=own_hosts(client.config),
             ),
+            Middleware(SharePages, cookie=cookie),
+            Middleware(RepeatedRequests, keys=IdempotencyKeys(client.database)),
         ],
     )
     app.state.client = client
@@ -85,8 +93,9 @@ def make_application(
     answers.install(app, rendering.error_page)
     app.mount("/static", StaticFiles(packages=[("icefloe.server", "static")]), name="static")
     for router in routes.ROUTERS:
-        app.include_router(router, prefix=API)
+        app.include_router(router, prefix=API, dependencies=[CheckedAddress])
     app.include_router(operations.router, include_in_schema=False)
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False, dependencies=[Depends(checked_form)])
+    describe(app)
     return app

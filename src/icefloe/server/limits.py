@@ -62,10 +62,14 @@ def _network(address: str) -> str:
 
 
 class TooLargeError(UsageError):
+    """The body is larger than the server takes."""
+
     code = "server.too-large"
 
 
 class TooSlowError(UsageError):
+    """The body took too long to arrive."""
+
     code = "server.too-slow"
 
 

@@ -114,6 +114,18 @@ def address(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(wanted)}" if wanted else path
 
 
+def capture_address(capture_id: str) -> str:
+    return f"/captures/{quote(capture_id, safe='')}"
+
+
+def table_address(name: str) -> str:
+    return f"/tables/{quote(name, safe='')}"
+
+
+def workflow_address(workflow_id: str) -> str:
+    return f"/workflows/{quote(workflow_id, safe='')}"
+
+
 # -- numbers and times for people ------------------------------------------------------------------------------------------
 
 

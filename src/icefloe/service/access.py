@@ -67,6 +67,8 @@ class LinkUsedError(IcefloeError):
 
 
 class TokenExistsError(ConflictError):
+    """Another token has this name, or had it."""
+
     code = "access.token-exists"
     retryable = False
 

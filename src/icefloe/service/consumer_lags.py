@@ -1,4 +1,4 @@
-"""How far consumers are behind, kept for some seconds: pages ask often, and each answer loads the metadata of every source.
+"""How far consumers are behind and how fresh targets are, kept for some seconds: pages ask often, and each answer loads metadata.
 
 One thread at a time looks. Who asks gets the last answer at once; only the first asker, who would get nothing, waits a moment.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from icefloe.errors import IcefloeError
 from icefloe.store import captures
-from icefloe.store.database import Database
 
 if TYPE_CHECKING:
+    from icefloe.service.client import Client
     from icefloe.service.consumer_positions import ConsumerPosition
-    from icefloe.service.consumers import Consumers
+    from icefloe.service.freshness import TableFreshness
 
 KEPT_SECONDS = 15.0
 
@@ -29,16 +28,18 @@ class LagReport:
     by_workflow: dict[str, tuple[ConsumerPosition, ...]]
     at: float | None = None
     problem: str | None = None
+    targets: tuple[TableFreshness, ...] = ()
+    """The late ones first."""
 
     def to_dict(self) -> dict[str, Any]:
         lags = {name: [position.to_dict() for position in each] for name, each in self.by_workflow.items()}
-        return {"consumers": lags, "at": self.at, "problem": self.problem}
+        targets = [target.to_dict() for target in self.targets]
+        return {"consumers": lags, "targets": targets, "at": self.at, "problem": self.problem}
 
 
 class ConsumerLags:
-    def __init__(self, database: Database, consumers: Callable[[], Consumers]) -> None:
-        self._database = database
-        self._consumers = consumers
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._changed = threading.Condition()
         self._report = LagReport({})
         self._looked_at = float("-inf")
@@ -55,17 +56,20 @@ class ConsumerLags:
             return self._report
 
     def _look(self) -> None:
-        report = LagReport(self._report.by_workflow, self._report.at, "the catalog could not be read")
+        from icefloe.service.freshness import freshness  # PyIceberg takes a second to import
+
+        before = self._report
+        report = replace(before, problem="the catalog could not be read")
         try:
-            with self._database.read() as connection:
+            with self._client.database.read() as connection:
                 owners = {record.name: record.workflow_id for record in captures.all_consumers(connection)}
             by_workflow: dict[str, tuple[ConsumerPosition, ...]] = {}
-            for position in self._consumers().listing() if owners else ():
+            for position in self._client.consumers.listing() if owners else ():
                 workflow_id = owners.get(position.consumer, "")
                 by_workflow[workflow_id] = (*by_workflow.get(workflow_id, ()), position)
-            report = LagReport(by_workflow, time.time())
+            report = LagReport(by_workflow, time.time(), None, tuple(freshness(self._client)))
         except IcefloeError as error:
-            report = LagReport(self._report.by_workflow, self._report.at, error.message)
+            report = replace(before, problem=error.message)
         finally:
             with self._changed:
                 self._report = report

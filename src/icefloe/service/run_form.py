@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from icefloe.workflow.default_params import DEFAULTS
 from icefloe.workflow.model import Param, ParamMode, Workflow
 from icefloe.workflow.resolution import ParamError
 from icefloe.workflow.values import Mismatch, ParamType, clip, parse_text, plain
@@ -19,6 +20,10 @@ _GIVEN_AT_START = frozenset(
     {ParamMode.MUTABLE, ParamMode.MUTABLE_ON_START, ParamMode.MUTABLE_ON_START_RESTART, ParamMode.PROVIDED}
 )
 _GIVEN_AT_RESTART = frozenset({ParamMode.MUTABLE, ParamMode.MUTABLE_ON_START_RESTART, ParamMode.PROVIDED})
+
+
+EVERY_RUN_HAS = frozenset(param.name for param in DEFAULTS)
+"""Parameters that no definition has to name."""
 
 
 @dataclass(frozen=True, slots=True)

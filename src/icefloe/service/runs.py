@@ -21,9 +21,10 @@ from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
 from icefloe.service.auditing import audit
+from icefloe.service.preconditions import refuse_if_changed
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
 from icefloe.store import definitions as stored
-from icefloe.store import logs, runs, workers
+from icefloe.store import logs, run_history, runs, workers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
@@ -166,23 +167,24 @@ class Runs:
 
     # -- changing ----------------------------------------------------------------------------------------------------------
 
-    def stop(self, run_id: str, by: str | None = None) -> RunView:
-        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted."""
-        return self._send(run_id, Stop(who(by)), "stop", by)
+    def stop(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted. ``seen``, here and below: only
+        while the run has this revision."""
+        return self._send(run_id, Stop(who(by)), "stop", seen)
 
-    def kill(self, run_id: str, by: str | None = None) -> RunView:
+    def kill(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(who(by)), "kill", by)
+        return self._send(run_id, Kill(who(by)), "kill", seen)
 
-    def pause(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Pause(who(by)), "pause", by)
+    def pause(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Pause(who(by)), "pause", seen)
 
-    def resume(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Resume(who(by)), "resume", by)
+    def resume(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Resume(who(by)), "resume", seen)
 
-    def skip(self, run_id: str, step_id: str, by: str | None = None) -> RunView:
+    def skip(self, run_id: str, step_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, who(by)), "skip", by, step=step_id)
+        return self._send(run_id, Skip(step_id, who(by)), "skip", seen, step=step_id)
 
     def restart(
         self,
@@ -194,6 +196,7 @@ class Runs:
         params: Mapping[str, Any] | None = None,
         version: str | None = None,
         by: str | None = None,
+        seen: int | None = None,
     ) -> RunView:
         """Do again what is incomplete, everything, or a step and what follows; with other parameters or a newer version."""
         if step is not None and from_beginning:
@@ -208,6 +211,7 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
             audit(connection, time.time(), "restart", run_id, asked, by)
@@ -248,12 +252,15 @@ class Runs:
         self._conductor.admit(workflow_id)
 
     def _send(
-        self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, by: str | None, **details: Any
+        self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, seen: int | None, **details: Any
     ) -> RunView:
         self._must_exist(run_id)
-        self._conductor.apply(
-            run_id, event, also=lambda connection: audit(connection, time.time(), verb, run_id, details, by)
-        )
+
+        def also(connection: Connection) -> None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
+            audit(connection, time.time(), verb, run_id, details, event.by)
+
+        self._conductor.apply(run_id, event, also=also)
         return self.show(run_id)
 
     def _must_exist(self, run_id: str) -> RunRecord:
@@ -277,8 +284,17 @@ class Runs:
     # -- looking -----------------------------------------------------------------------------------------------------------
 
     def listing(
-        self, workflow_id: str | None = None, status: str | None = None, most: int = 50, before: str | None = None
+        self,
+        workflow_id: str | None = None,
+        status: str | None = None,
+        most: int = 50,
+        before: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        below: int | None = None,
     ) -> list[RunView]:
+        """Newest first. ``before`` is a run, ``below`` a ``seq``: older ones than that. ``since`` and ``until``: created then."""
         if status is not None and status not in set(RunStatus):
             raise UsageError(f"{status!r} is no status of a run", hint=f"one of {', '.join(RunStatus)}")
         with self._database.read() as connection:
@@ -287,10 +303,18 @@ class Runs:
                 raise NotFoundError(f"there is no run {before!r}", hint="icefloe runs")
             if workflow_id is not None and stored.load(connection, workflow_id) is None:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
+            first = run_history.seq_at(connection, since) if since is not None else None
+            end = run_history.seq_at(connection, until) if until is not None else None
+            below = after.seq if after else below
             found = runs.listing(
-                connection, workflow_id=workflow_id, status=status, most=most, before=after.seq if after else None
+                connection, workflow_id=workflow_id, status=status, most=most, before=below, since=first, until=end
             )
         return [_run_view(record) for record in found]
+
+    def count(self, workflow_id: str | None = None, status: str | None = None, most: int = 1000) -> int:
+        """How many there are; ``most`` and one more stand for more than ``most``."""
+        with self._database.read() as connection:
+            return runs.count(connection, workflow_id=workflow_id, status=status, most=most + 1)
 
     def show(self, run_id: str, *, events: bool = True) -> RunView:
         with self._database.read() as connection:
@@ -391,7 +415,7 @@ def _run_view(record: RunRecord, steps: tuple[StepView, ...] = (), events: tuple
     return RunView(
         record.id, record.workflow_id, record.version, record.status, record.request, record.created_at,
         record.started_at, record.ended_at, record.restarts, initiator, record.cause, _plain_values(record.params),
-        record.parent_id, record.parent_step, record.iteration, steps, events,
+        record.parent_id, record.parent_step, record.iteration, steps, events, revision=record.revision, seq=record.seq,
     )  # fmt: skip
 
 

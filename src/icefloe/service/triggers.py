@@ -114,12 +114,12 @@ class Triggers:
             self._database.announce(connection, "signal")
         return chosen, new
 
-    def signals(self, name: str | None = None, most: int = 50) -> list[SignalRecord]:
-        """Newest first."""
+    def signals(self, name: str | None = None, most: int = 50, before: int | None = None) -> list[SignalRecord]:
+        """Newest first; ``before``: older than the one with this ``seq``."""
         if name is not None:
             checked_name(name, "a signal's name")
         with self._database.read() as connection:
-            return signals.newest(connection, name, most)
+            return signals.newest(connection, name, most, before)
 
     def set_watermark(
         self, table: str, valid_through: str | int, *, back: bool = False, by: str | None = None
@@ -144,7 +144,9 @@ class Triggers:
         with self._database.read() as connection:
             return [one for one in signals.all_watermarks(connection) if source in (None, one.source)]
 
-    def incidents(self, workflow_id: str | None = None, most: int = 50) -> list[IncidentRecord]:
-        """Newest first, those that are over too."""
+    def incidents(
+        self, workflow_id: str | None = None, most: int = 50, before: int | None = None, only_open: bool = False
+    ) -> list[IncidentRecord]:
+        """Newest first, those that are over too; ``before``: older than the one with this ``seq``."""
         with self._database.read() as connection:
-            return incidents.listing(connection, workflow_id, most)
+            return incidents.listing(connection, workflow_id, most, before, only_open)

@@ -15,10 +15,11 @@ from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
 from icefloe.service.auditing import audit
-from icefloe.service.views import Pushed, WorkflowView
+from icefloe.service.preconditions import refuse_if_changed
+from icefloe.service.views import Pushed, WorkflowView, state_of_workflow
 from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
-from icefloe.store.definitions import VersionRecord
+from icefloe.store.definitions import VersionRecord, WorkflowRecord
 from icefloe.workflow.consumers import consumers_of
 from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
@@ -55,6 +56,7 @@ class Workflows:
         source_name: str,
         by: str | None = None,
         warnings: tuple[str, ...] = (),
+        seen: str | None = None,
     ) -> Pushed:
         """Store a definition as the workflow's next version, unless it says what the latest says already."""
         now = self._clock()
@@ -65,6 +67,7 @@ class Workflows:
             definitions.create_if_absent(connection, workflow.id, now)
             record = definitions.lock(connection, workflow.id)
             assert record is not None
+            _refuse_if_changed(record, seen)
             latest = definitions.version(connection, workflow.id, record.latest_version)
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
@@ -108,11 +111,11 @@ class Workflows:
         definition = cycles.ParsedDefinition(pushed, reader(mine, packed.contents.get))
         cycles.refuse_cycles(definition, others(), catalog=self._catalog)
 
-    def listing(self) -> list[WorkflowView]:
+    def listing(self, after: str | None = None, most: int | None = None) -> list[WorkflowView]:
+        """By id; ``after`` and ``most``: a page of them."""
         with self._database.read() as connection:
-            return [
-                self._view(connection, record.id) for record in definitions.listing(connection) if record.latest_version
-            ]
+            records = definitions.listing(connection, after=after, most=most)
+            return [self._view(connection, record.id) for record in records if record.latest_version]
 
     def exists(self, workflow_id: str) -> bool:
         with self._database.read() as connection:
@@ -133,22 +136,24 @@ class Workflows:
             raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
         return found
 
-    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None) -> None:
-        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
+    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None, seen: str | None = None) -> None:
+        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back. ``seen``, here
+        and below: only while its :attr:`WorkflowView.state` is this one."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
-            definitions.lock(connection, workflow_id)
+            _refuse_if_changed(definitions.lock(connection, workflow_id), seen)
             definitions.set_paused(connection, workflow_id, paused)
             if not paused:
                 definitions.forgive(connection, workflow_id)
             audit(connection, self._clock(), "pause" if paused else "resume", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
-    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None) -> None:
+    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None, seen: str | None = None) -> None:
         """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
             record = definitions.lock(connection, workflow_id)
+            _refuse_if_changed(record, seen)
             if record is None or record.active == active:
                 return
             definitions.set_active(connection, workflow_id, active)
@@ -179,6 +184,12 @@ class Workflows:
             last_status=last.status if last else None,
             pushed_at=record.updated_at,
         )
+
+
+def _refuse_if_changed(record: WorkflowRecord | None, seen: str | None) -> None:
+    if record is not None:
+        now = state_of_workflow(record.latest_version, record.paused, record.active)
+        refuse_if_changed(f"workflow {record.id}", now, seen)
 
 
 def _refuse_dropped_consumers(connection: Connection, workflow: Workflow) -> None:

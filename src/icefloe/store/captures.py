@@ -103,8 +103,12 @@ def consumer(connection: Connection, name: str) -> ConsumerRecord | None:
     return None if row is None else ConsumerRecord(*row)
 
 
-def all_consumers(connection: Connection) -> list[ConsumerRecord]:
-    return [ConsumerRecord(*row) for row in connection.execute(sa.select(consumers).order_by(consumers.c.name))]
+def all_consumers(connection: Connection, *, after: str | None = None, most: int | None = None) -> list[ConsumerRecord]:
+    """By name; ``after`` and ``most``: a page of them."""
+    query = sa.select(consumers).order_by(consumers.c.name).limit(most)
+    if after is not None:
+        query = query.where(consumers.c.name > after)
+    return [ConsumerRecord(*row) for row in connection.execute(query)]
 
 
 def raise_version(connection: Connection, name: str, base: int) -> bool:
@@ -149,10 +153,22 @@ def held_by_run(connection: Connection, run_id: str) -> list[CaptureRecord]:
     return [capture_of(row) for row in connection.execute(query.order_by(captures.c.id))]
 
 
-def recent_captures(connection: Connection, *, consumer_name: str | None, most: int) -> list[CaptureRecord]:
-    query = sa.select(captures).order_by(captures.c.created_at.desc()).limit(most)
+def recent_captures(
+    connection: Connection,
+    *,
+    consumer_name: str | None,
+    most: int,
+    before: tuple[float, str] | None = None,
+    state: str | None = None,
+) -> list[CaptureRecord]:
+    """The newest first; ``before``: older than the one that was taken then and has this id."""
+    query = sa.select(captures).order_by(captures.c.created_at.desc(), captures.c.id.desc()).limit(most)
     if consumer_name is not None:
         query = query.where(captures.c.consumer == consumer_name)
+    if before is not None:
+        query = query.where(sa.tuple_(captures.c.created_at, captures.c.id) < sa.tuple_(*map(sa.literal, before)))
+    if state is not None:
+        query = query.where(captures.c.state == state)
     return [capture_of(row) for row in connection.execute(query)]
 
 

@@ -309,12 +309,16 @@ def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[st
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-        done = connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
+        query: sa.Executable = sqlite_insert(table).values(values).on_conflict_do_nothing().returning(_ADDED)
     else:
         from sqlalchemy.dialects.postgresql import insert as postgres_insert
 
-        done = connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
-    return done.rowcount == 1
+        query = postgres_insert(table).values(values).on_conflict_do_nothing().returning(_ADDED)
+    # Counted by what comes back: psycopg tells no row count here (SQLAlchemy 2.0).
+    return connection.execute(query).first() is not None
+
+
+_ADDED: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 def prepare_file(file: Path) -> None:

@@ -33,7 +33,7 @@ from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.signals import WatermarkRecord
 from icefloe.store.triggers import SchedulerRecord, TriggerRecord
-from icefloe.triggers import completeness, workflow_snapshots
+from icefloe.triggers import table_watermarks, workflow_snapshots
 from icefloe.triggers.alerts import Alerts
 from icefloe.triggers.clocks import AgeTracker, Clock
 from icefloe.triggers.cycles import ParsedDefinition, targets_of
@@ -281,7 +281,7 @@ class Scheduler:
         known = {watermark.source: watermark.valid_through for watermark in self._watermarks}
         tables = {table for entry in self._entries.values() for table in entry.plan.completeness}
         for table in sorted(tables):
-            through = completeness.stated_watermark(table, self.tables.table_property)
+            through = table_watermarks.stated_watermark(table, self.tables.table_property)
             if isinstance(through, float) and through > known.get(table, float("-inf")):
                 with self._database.write() as connection:
                     record = WatermarkRecord(table, through, f"property {VALID_THROUGH}", self._clock.wall())

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from icefloe.server.charts import marks
 from icefloe.server.rendering import duration, iso
 
-LEFT, WIDTH, HEIGHT, TOP, BOTTOM = 64.0, 820.0, 190.0, 10.0, 26.0
+LEFT, WIDTH, HEIGHT, TOP, BOTTOM = 64.0, 1150.0, 190.0, 10.0, 26.0
 MOST = 500
 _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 

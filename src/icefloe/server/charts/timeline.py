@@ -10,7 +10,7 @@ from markupsafe import Markup
 from icefloe.server.charts import marks
 from icefloe.server.rendering import duration
 
-LABELS, BARS, ROW, HEAD = 210.0, 820.0, 22.0, 24.0
+LABELS, BARS, ROW, HEAD = 210.0, 1000.0, 22.0, 24.0
 MOST = 400
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800)
 
@@ -79,14 +79,14 @@ def draw(rows: Sequence[Row], now: float, label: str) -> Markup:
         top = HEAD + number * ROW
         named = marks.text(4, top + 15, f"{marks.sign(row.status)} {row.step}", "", limit=29)
         parts.append(marks.link(row.target, named, row.step) if row.target else named)
-        parts += [_bar(bar, top, begin, span, now) for bar in row.bars]
+        parts += [_bar(bar, top, begin, span, now, bar is row.bars[-1]) for bar in row.bars]
     if begin < now < end:
         x = LABELS + BARS * (now - begin) / span
         parts.append(marks.line(x, HEAD - 6, x, height, "now-line"))
     return marks.drawing(LABELS + BARS + 60, height, label, marks.joined(parts), "timeline")
 
 
-def _bar(bar: Bar, top: float, begin: float, span: float, now: float) -> Markup:
+def _bar(bar: Bar, top: float, begin: float, span: float, now: float, is_last: bool) -> Markup:
     until = bar.ended_at if bar.ended_at is not None else now
     x = LABELS + BARS * (bar.started_at - begin) / span
     width = max(BARS * (until - bar.started_at) / span, 2.0)
@@ -94,7 +94,7 @@ def _bar(bar: Bar, top: float, begin: float, span: float, now: float) -> Markup:
     classes = "expected" if bar.expected else marks.tone(bar.status)
     told = marks.title(f"{bar.words}: {'about ' if bar.expected else ''}{took}")
     shape = marks.rect(x, top + 4, width, ROW - 8, classes, told)
-    if bar.expected:
+    if bar.expected or not is_last:
         return shape
     return shape + (marks.text(x + width + 4, top + 15, took, "faint small") if x + width < LABELS + BARS - 30 else "")
 

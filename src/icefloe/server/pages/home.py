@@ -11,7 +11,6 @@ from icefloe.server.access import CurrentActor
 from icefloe.server.rendering import page
 from icefloe.server.routes.connection import Project
 from icefloe.service.attention import attention
-from icefloe.service.workflow_overview import WorkflowOverview
 
 router = APIRouter()
 MOST_MATTERS = 50
@@ -32,8 +31,6 @@ def home(request: Request, project: Project, _actor: CurrentActor) -> HTMLRespon
         active=project.history.active(MOST_RUNS),
         latest=project.history.listing(most=8).runs,
         lags=lags,
-        goals={overview.id: overview.freshness for overview in overviews},
-        late=_late(overviews),
         saved=project.saved.latest(),
         now_at=time.time(),
     )
@@ -42,9 +39,3 @@ def home(request: Request, project: Project, _actor: CurrentActor) -> HTMLRespon
 @router.get("/favicon.ico")
 def favicon() -> Response:
     return Response(status_code=204)
-
-
-def _late(overviews: list[WorkflowOverview]) -> frozenset[str]:
-    return frozenset(
-        overview.id for overview in overviews if any(incident.kind == "late" for incident in overview.incidents)
-    )

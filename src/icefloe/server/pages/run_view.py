@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -16,7 +17,7 @@ from icefloe.service.client import Client
 from icefloe.service.failures import plain_text
 from icefloe.service.run_actions import RunActions
 from icefloe.service.run_details import RunDetails
-from icefloe.service.run_form import ParameterField, fields_of
+from icefloe.service.run_form import EVERY_RUN_HAS, ParameterField, fields_of
 from icefloe.service.views import LogPart, RunView, StepView
 
 LOG_END = 60_000
@@ -47,8 +48,8 @@ class Shown:
     log: LogView | None
     log_steps: tuple[StepView, ...]
     fields: tuple[ParameterField, ...]
-    done: int
-    failed: int
+    own_params: dict[str, Any]
+    default_params: dict[str, Any]
     to_come: int
     remaining: float | None
 
@@ -59,7 +60,7 @@ def assemble(client: Client, details: RunDetails, step: str, attempt: int | None
     chosen = next((each for each in run.steps if each.id == step), None)
     current = chosen or next((each for each in run.steps if each.id == focus), None)
     expected = _expected(details, now)
-    states = [marks.tone(each.status) for each in run.steps]
+    given = run.initiator.get("given", {})
     last = max((end for _, end in expected.values()), default=None)
     known = not run.ended and last is not None
     return Shown(
@@ -70,8 +71,10 @@ def assemble(client: Client, details: RunDetails, step: str, attempt: int | None
         log=_log(client, run, current, attempt) if with_log and current is not None else None,
         log_steps=tuple(each for each in run.steps if each.attempts),
         fields=fields_of(RunActions(client).definition(run.run_id), restart=True) if "restart" in details.verbs else (),
-        done=states.count("good"),
-        failed=states.count("bad"),
+        own_params={name: value for name, value in run.params.items() if name in given or name not in EVERY_RUN_HAS},
+        default_params={
+            name: value for name, value in run.params.items() if name not in given and name in EVERY_RUN_HAS
+        },
         to_come=sum(each.ended_at is None for each in run.steps) if not run.ended else 0,
         remaining=max(last - now, 0.0) if known and last is not None else None,
     )
