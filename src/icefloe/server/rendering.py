@@ -47,7 +47,7 @@ def page(request: Request, template: str, *, status_code: int = 200, **values: A
     actor = getattr(request.state, "actor", None)
     secret = request.cookies.get(request.app.state.session_cookie) if actor is not None else None
     context = {
-        "path": request.url.path,
+        "path": request.scope["path"],
         "actor": actor,
         "csrf": csrf_token(secret) if secret else "",
         "may_operate": actor is not None and actor.role.covers(Role.operator),
