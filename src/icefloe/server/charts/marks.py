@@ -99,8 +99,10 @@ def joined(parts: Iterable[Markup]) -> Markup:
 
 
 def drawing(width: float, height: float, label: str, content: Markup, classes: str = "") -> Markup:
-    """The whole, with what it shows in a few words for who cannot see it."""
+    """The whole, with what it shows in a few words for who cannot see it. A picture hides what is in it from screen readers:
+    one with links is a group."""
+    role = "group" if "<a " in content else "img"
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" '
-        'role="img" aria-label="{2}" class="{3}">{4}</svg>'
-    ).format(width, height, clean(label), classes, content)
+        'role="{5}" aria-label="{2}" class="{3}">{4}</svg>'
+    ).format(width, height, clean(label), classes, content, role)
