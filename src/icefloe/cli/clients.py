@@ -23,7 +23,7 @@ HERE_ONLY = {
     "serve": "it is the server",
     "worker": "it works on this machine",
     "db": "it works on the state database itself",
-    "tokens": "who may come in is said beside the server, or on its pages",
+    "tokens": "who may come in is said beside the server, on its pages, or over REST",
     "sql": "it runs Spark on this machine; REST hands out metadata, not rows",
     "spark": "it is about this machine's Spark",
     "spark-conf": "it is about this machine's configuration",

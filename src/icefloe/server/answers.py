@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -75,7 +76,7 @@ class InternalError(IcefloeError):
 def problem(error: IcefloeError, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The problem document: ``code``, ``where``, ``hint``, ``retryable`` and ``fatal`` are members of our own."""
     status = status_of(error)
-    own = {name: masked(part) if isinstance(part, str) else part for name, part in error.to_dict().items()}
+    own = {name: _without_secrets(part) for name, part in error.to_dict().items()}
     document = {
         "type": f"urn:icefloe:problem:{error.code}",
         "title": title_of(error),
@@ -84,6 +85,14 @@ def problem(error: IcefloeError, headers: Mapping[str, str] | None = None) -> JS
         **own,
     }
     return JSONResponse(document, status, headers, media_type="application/problem+json")
+
+
+def _without_secrets(part: Any) -> Any:
+    if isinstance(part, str):
+        return masked(part)
+    if isinstance(part, Mapping):
+        return {name: _without_secrets(inner) for name, inner in part.items()}
+    return [_without_secrets(inner) for inner in part] if isinstance(part, list) else part
 
 
 def title_of(error: IcefloeError) -> str:

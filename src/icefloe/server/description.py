@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from icefloe import __version__
 from icefloe.server.answers import API
+from icefloe.server.repeated import WITHOUT_KEYS
 
 MEDIA_TYPE = "application/problem+json"
 PROBLEM: dict[str, Any] = {
@@ -128,7 +129,7 @@ def _finish_operation(path: str, method: str, operation: dict[str, Any]) -> None
     operation["security"] = [] if path in WITHOUT_TOKEN else [{"token": []}]
     parameters = operation.setdefault("parameters", [])
     statuses = set(OF_ALL)
-    if method == "post":
+    if method == "post" and path not in WITHOUT_KEYS:
         parameters.append(KEY)
     if method != "get":
         statuses.update(OF_CHANGES)

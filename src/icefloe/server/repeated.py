@@ -18,6 +18,8 @@ from icefloe.service.idempotency import IdempotencyKeys, KeptAnswer
 
 HEADER = "idempotency-key"
 LONGEST_KEY = 200
+WITHOUT_KEYS = frozenset({f"{API}/tokens"})
+"""Their answers hold a secret, which must not be kept. A token's name is used once, so that nothing is made twice."""
 KEPT_HEADERS = ("content-type", "location", "etag", "link")
 
 
@@ -34,7 +36,7 @@ class RepeatedRequests:
             await self._app(scope, receive, send)
             return
         key = Headers(scope=scope).get(HEADER)
-        if key is None:
+        if key is None or scope["path"].rstrip("/") in WITHOUT_KEYS:
             await self._app(scope, receive, send)
             return
         first = await receive()  # the whole body: LimitBody has put it together

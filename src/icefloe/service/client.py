@@ -213,6 +213,11 @@ class Client:
         with self.database.read() as connection:
             return audits.listing(connection, subject=subject, most=most, before=before)
 
+    def put_on_record(self, verb: str, subject: str, *, by: str, **details: Any) -> None:
+        """What somebody did by hand to something that is not in the state database."""
+        with self.database.write() as connection:
+            audits.add(connection, AuditRecord(time.time(), by, verb, subject, details))
+
     def workers(self) -> list[WorkerRecord]:
         """The workers that have not been found gone."""
         with self.database.read() as connection:

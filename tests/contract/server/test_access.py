@@ -26,11 +26,7 @@ OPEN = {"/login", "/healthz", "/readyz", "/favicon.ico", "/api/v1/health"}
 UNSAFE_FOR_VIEWERS = {
     "/login": "nobody is logged in there yet",
     "/logout": "everybody may leave",
-    "/api/v1/workflows/validate": "looks at a definition and keeps nothing",
-    "/api/v1/definitions/validate": "looks at a definition and keeps nothing",
-    "/api/v1/definitions/graph": "looks at a definition and keeps nothing",
-    "/api/v1/definitions/convert": "looks at a definition and keeps nothing",
-    "/api/v1/definitions/diff": "looks at a definition and keeps nothing",
+    "/api/v1/workflows/{workflow_id}/explain": "looks at metadata and keeps nothing",
 }
 """Paths whose POST changes nothing, or is part of coming in, with the reason."""
 

@@ -102,12 +102,14 @@ def get_changes(
 
 
 @router.post("/tables/{table:path}/change-tables", status_code=201, response_model=TableChanges)
-def create_change_table(table: Table, new: NewChangeTable, project: Project, _actor: Operator) -> dict[str, Any]:
+def create_change_table(table: Table, new: NewChangeTable, project: Project, actor: Operator) -> dict[str, Any]:
     """Make a change table: it shows just what changed, and copies no data."""
-    return changes(
+    made = changes(
         project.lake, table, since=new.since, until=new.until, ref=new.ref, operations=new.operations, columns=new.columns,
         on_gap=new.on_gap, create=new.name,
     ).to_dict()  # fmt: skip
+    project.put_on_record("change-tables create", made["change_table"], by=actor.name, source=made["table"])
+    return made
 
 
 @router.get("/change-tables", response_model=ChangeTables)
@@ -117,16 +119,20 @@ def list_change_tables(project: Project, _actor: CurrentActor) -> dict[str, Any]
 
 
 @router.post("/change-tables/clean", response_model=Cleaned)
-def clean_change_tables(clean: CleanUp, project: Project, _actor: Operator) -> dict[str, Any]:
+def clean_change_tables(clean: CleanUp, project: Project, actor: Operator) -> dict[str, Any]:
     """Delete what captures that died left behind."""
     removed = project.lake.clean_change_tables(older_than_seconds=clean.older_than_hours * 3600)
+    for name in removed:
+        project.put_on_record("change-tables clean", name, by=actor.name)
     return {"removed": list(removed)}
 
 
 @router.delete("/change-tables/{name:path}", response_model=ListedChangeTable)
-def drop_change_table(name: Annotated[str, Path(max_length=500)], project: Project, _actor: Operator) -> dict[str, Any]:
+def drop_change_table(name: Annotated[str, Path(max_length=500)], project: Project, actor: Operator) -> dict[str, Any]:
     """Drop one. The source's files are not touched."""
-    return project.lake.drop_change_table(name).to_dict()
+    dropped = project.lake.drop_change_table(name).to_dict()
+    project.put_on_record("change-tables drop", dropped["name"], by=actor.name)
+    return dropped
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Definitions that are not pushed yet: what is wrong with them, how they look, what pushing them would change."""
+"""Definitions that are not pushed yet: what is wrong with them, how they look, what pushing them would change.
+
+For who may push: a definition may name files in object storage, which are read with the project's access to it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from icefloe.server.access import CurrentActor
+from icefloe.server.access import CurrentActor, Operator
 from icefloe.server.answers import RequestError
 from icefloe.server.routes.bodies import Body
 from icefloe.server.routes.connection import Project
@@ -72,13 +75,13 @@ class Difference(BaseModel):
 
 
 @router.post("/validate", response_model=Report)
-def validate_definition(definition: Definition, project: Project, _actor: CurrentActor) -> dict[str, Any]:
+def validate_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
     """Everything that is wrong with it, and where. 200 whether or not it is valid."""
     return sent_definitions.report(project.config, definition.sent()).to_dict()
 
 
 @router.post("/diff", response_model=Difference)
-def diff_definition(definition: Definition, project: Project, _actor: CurrentActor) -> dict[str, Any]:
+def diff_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
     """What pushing it would change."""
     workflow, difference = sent_definitions.difference(project.config, project.workflows, definition.sent())
     if difference is None:
@@ -99,7 +102,7 @@ TEXTS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/graph", response_class=Response, responses=TEXTS)
-def graph_definition(definition: Definition, _actor: CurrentActor, format: GraphFormat = "svg") -> Response:
+def graph_definition(definition: Definition, _actor: Operator, format: GraphFormat = "svg") -> Response:
     """Its steps and the way they follow each other, as a drawing."""
     return drawing(sent_definitions.usable(definition.sent()), format)
 
@@ -111,7 +114,7 @@ class Converted(BaseModel):
 
 
 @router.post("/convert")
-def convert_definition(definition: Definition, _actor: CurrentActor) -> Converted:
+def convert_definition(definition: Definition, _actor: Operator) -> Converted:
     """It in the canonical form, short forms written out."""
     workflow = sent_definitions.usable(definition.sent())
     return Converted(workflow=workflow.id, yaml=to_yaml(workflow, installed_types()), definition=workflow.to_dict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from icefloe.server.access import Admin, CurrentActor, Operator
 from icefloe.server.routes.bodies import Body
@@ -66,6 +66,8 @@ class TokenListing(BaseModel):
 
 
 class NewToken(Body):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "grafana", "role": "viewer", "days": 90}]})
+
     name: str = Field(min_length=1, max_length=100, examples=["grafana"])
     role: str = Field(default="viewer", examples=["viewer"])
     days: float | None = Field(default=None, description="How long it is valid; without it until it is revoked.")
@@ -144,6 +146,8 @@ class Pruning(BaseModel):
 
 
 class PruneRequest(Body):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dry_run": True}]})
+
     dry_run: bool = Field(default=False, description="Only count what would go.")
 
 
