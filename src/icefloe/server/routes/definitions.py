@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from icefloe.server.access import CurrentActor
+from icefloe.server.access import CurrentActor, Operator
 from icefloe.server.answers import RequestError
 from icefloe.server.routes.bodies import Body
 from icefloe.server.routes.connection import Project
@@ -72,14 +72,15 @@ class Difference(BaseModel):
 
 
 @router.post("/validate", response_model=Report)
-def validate_definition(definition: Definition, project: Project, _actor: CurrentActor) -> dict[str, Any]:
-    """Everything that is wrong with it, and where. 200 whether or not it is valid."""
+def validate_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
+    """Everything that is wrong with it, and where. 200 whether or not it is valid. A definition may name files in object storage,
+    which are read with the project's access: so it takes an operator."""
     return sent_definitions.report(project.config, definition.sent()).to_dict()
 
 
 @router.post("/diff", response_model=Difference)
-def diff_definition(definition: Definition, project: Project, _actor: CurrentActor) -> dict[str, Any]:
-    """What pushing it would change."""
+def diff_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
+    """What pushing it would change. Takes an operator, as pushing does."""
     workflow, difference = sent_definitions.difference(project.config, project.workflows, definition.sent())
     if difference is None:
         return {"workflow": workflow, "pushed": False, "changed": True, "changes": [], "text": ""}
