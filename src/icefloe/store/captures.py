@@ -305,22 +305,16 @@ class PublicationSummary:
     published_at: float
 
 
-def publications_by_target(connection: Connection) -> list[PublicationSummary]:
-    """One line for each consumer and target."""
+def publications_by_target(connection: Connection, since: float | None = None) -> list[PublicationSummary]:
+    """One line for each consumer and target, of batches published after ``since``."""
     query = (
         sa.select(captures.c.consumer, publications.c.target, sa.func.max(publications.c.published_at))
         .join(captures, captures.c.id == publications.c.capture_id)
         .group_by(captures.c.consumer, publications.c.target)
     )
+    if since is not None:
+        query = query.where(publications.c.published_at > since)
     return [PublicationSummary(*row) for row in connection.execute(query)]
-
-
-def sources_by_consumer(connection: Connection) -> list[tuple[str, str]]:
-    """Consumer and source: of every checkpoint, and of every open capture."""
-    query = sa.select(checkpoints.c.consumer, checkpoints.c.source)
-    pairs = {(str(row[0]), str(row[1])) for row in connection.execute(query)}
-    held = open_captures(connection).values()
-    return sorted(pairs | {(one.consumer, source["table"]) for one in held for source in one.sources})
 
 
 def all_checkpoints(connection: Connection) -> list[CheckpointRecord]:

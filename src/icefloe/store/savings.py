@@ -130,17 +130,14 @@ class DaySum:
 def by_day(connection: Connection, *, workflow_id: str | None, since: float) -> list[DaySum]:
     """Summed by the database: a day may have many thousand lines. The oldest first."""
     day = sa.cast(sa.func.floor(savings.c.recorded_at / 86_400), sa.Integer)
-    sums = [
-        savings.c[name]
-        for name in ("read_files", "read_rows", "read_bytes", "instead_files", "instead_rows", "instead_bytes")
-    ]
+    sizes = ("read_files", "read_rows", "read_bytes", "instead_files", "instead_rows", "instead_bytes")
     query = (
         sa.select(
             day.label("day"),
-            sa.func.count(),
-            *(sa.func.sum(column) for column in sums),
-            sa.func.coalesce(sa.func.sum(savings.c.seconds), 0.0),
-            sa.func.count(savings.c.seconds),
+            sa.func.count().label("runs"),
+            *(sa.func.sum(savings.c[name]).label(name) for name in sizes),
+            sa.func.coalesce(sa.func.sum(savings.c.seconds), 0.0).label("seconds"),
+            sa.func.count(savings.c.seconds).label("timed"),
         )
         .where(savings.c.recorded_at >= since)
         .group_by(day)
@@ -148,25 +145,12 @@ def by_day(connection: Connection, *, workflow_id: str | None, since: float) -> 
     )
     if workflow_id is not None:
         query = query.where(savings.c.workflow_id == workflow_id)
-    days = []
-    for row in connection.execute(query):
-        number, runs, *sizes, seconds, timed = row
-        files, rows, size, instead_files, instead_rows, instead_size = map(int, sizes)
-        days.append(
-            DaySum(
-                int(number),
-                int(runs),
-                files,
-                rows,
-                size,
-                instead_files,
-                instead_rows,
-                instead_size,
-                float(seconds),
-                int(timed),
-            )
-        )
-    return days
+    # PostgreSQL sums large numbers as decimals.
+    counts = ("day", "runs", *sizes, "timed")
+    return [
+        DaySum(**{name: int(row[name]) for name in counts}, seconds=float(row["seconds"]))
+        for row in connection.execute(query).mappings()
+    ]
 
 
 def roll_up(connection: Connection, due: sa.ColumnElement[bool], most: int) -> list[tuple[str, str, str]]:

@@ -52,7 +52,7 @@ def heat_map(
                 classes = f"scale-{level(count, most)}{' on-time' if is_on_time else ''}"
                 mark = marks.rect(_LEFT + place * _STEP, top, _SIZE, _SIZE, classes, marks.title(told))
                 is_newest = x == columns[-1] and y == rows[-1]
-                parts.append(Markup("<g data-focus>{}</g>").format(mark) if is_newest else mark)
+                parts.append(Markup('<g data-focus="">{}</g>').format(mark) if is_newest else mark)
     bottom = _TOP + len(ys) * _STEP
     for place, x in enumerate(xs):
         if x is None or (place - (xs[0] is None)) % every_column == 0:

@@ -101,7 +101,7 @@ def _box(box: LineageBox, point: Point) -> Markup:
         )
     )
     linked = marks.link(box.link, inside, told)
-    return Markup("<g data-focus>{}</g>").format(linked) if box.chosen else linked
+    return Markup('<g data-focus="">{}</g>').format(linked) if box.chosen else linked
 
 
 def _ending(name: str, most: int) -> str:

@@ -65,10 +65,11 @@ def detail(node: LineageNode) -> str:
     more = " · more beyond" if node.more else ""
     if node.table is None:
         return ("paused" if node.paused else "workflow") + more
+    goal = node.table.goal
+    state = goal.state if goal is not None and goal.state != "unknown" else ""
     if node.table.problem:
-        return ("not there" if node.table.missing else "cannot be read") + more
-    state = node.table.goal.state if node.table.goal is not None and node.table.goal.state != "unknown" else ""
-    if node.table.newest_at is None:
+        age = "not there" if node.table.missing else "cannot be read"
+    elif node.table.newest_at is None:
         age = "no data yet"
     else:
         age = f"{duration(max(time.time() - node.table.newest_at, 0))} old"

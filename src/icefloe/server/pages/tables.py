@@ -150,7 +150,7 @@ def _late_bars(name: str, profile: LatenessProfile) -> Markup:
     if len(shown) > MOST_BARS:
         rest = profile.lags[MOST_BARS - 1 :]
         later = f"{rest[0][0]} to {plural(rest[-1][0], str(profile.unit))} late"
-        shown = [*shown[: MOST_BARS - 1], Bar(later, sum(rows for _, rows in rest), "bad")]
+        shown = [*shown[: MOST_BARS - 1], Bar(later, sum(rows for _, rows in rest), "warn")]
     return bars(shown, label=f"How late rows of {name} arrive")
 
 
