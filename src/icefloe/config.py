@@ -380,6 +380,20 @@ class LogSettings(_Section):
     format: Literal["text", "json"] = "text"
 
 
+class TelemetrySettings(_Section):
+    """OpenTelemetry: off unless an endpoint is named here, or in the standard ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
+
+    otlp_endpoint: str | None = None
+    """Of a collector that speaks OTLP over HTTP, as ``http://localhost:4318``."""
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must be an address of OTLP over HTTP such as http://localhost:4318")
+        return value
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -395,6 +409,7 @@ class Config(_Section):
     server: ServerSettings = Field(default_factory=ServerSettings)
     keep: Keep = Field(default_factory=Keep)
     logs: LogSettings = Field(default_factory=LogSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
 
     @property
     def server_url(self) -> str | None:

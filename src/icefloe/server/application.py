@@ -62,7 +62,7 @@ def make_application(
         redoc_url=None,
         generate_unique_id_function=operation_id,
         middleware=[
-            Middleware(CountRequests, requests=requests),
+            Middleware(CountRequests, requests=requests, tracing=service.tracing if service is not None else None),
             Middleware(SecurityHeaders),
             Middleware(CheckHost, allowed=allowed_hosts(client.config, listens_on)),
             Middleware(LimitBody, most=client.config.server.max_body_kib * 1024),

@@ -12,9 +12,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from icefloe.server.answers import API
 from icefloe.service.health import Check
 from icefloe.service.metrics import FAMILIES, Family, Values
 from icefloe.service.tallies import OTHER, Counter, Distribution, Histogram, Labels
+from icefloe.service.tracing import Tracing
 
 PREFIX = "icefloe_"
 HTTP_FAMILIES = (
@@ -23,6 +25,7 @@ HTTP_FAMILIES = (
 )  # fmt: skip
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _STREAMS = frozenset({"/api/v1/changes"})
+_UNTRACED = _STREAMS | {"/static", "/healthz", "/readyz", "/metrics"}
 
 
 class Requests:
@@ -51,9 +54,10 @@ class Requests:
 class CountRequests:
     """The outermost layer: also what is refused is counted."""
 
-    def __init__(self, app: ASGIApp, requests: Requests) -> None:
+    def __init__(self, app: ASGIApp, requests: Requests, tracing: Tracing | None = None) -> None:
         self._app = app
         self._requests = requests
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,14 +74,20 @@ class CountRequests:
         try:
             await self._app(scope, receive, send_and_look)
         finally:
-            self._requests.count(scope["method"], route_of(scope), status, time.monotonic() - began)
+            seconds, route = time.monotonic() - began, route_of(scope)
+            self._requests.count(scope["method"], route, status, seconds)
+            if self._tracing is not None and route not in _UNTRACED:
+                method = scope["method"] if scope["method"] in _METHODS else OTHER
+                self._tracing.request(method, route, status, time.time() - seconds, time.time())
 
 
 def route_of(scope: Scope) -> str:
     """The pattern of the route that has answered, never the path itself: that may be anything."""
     pattern = getattr(scope.get("route"), "path", None)
     if isinstance(pattern, str):
-        return pattern
+        # FastAPI keeps a router's routes without the prefix that it was included with (0.162).
+        is_bare = scope["path"].startswith(f"{API}/") and not pattern.startswith(f"{API}/")
+        return f"{API}{pattern}" if is_bare else pattern
     return "/static" if scope["path"].startswith("/static/") else OTHER
 
 

@@ -30,7 +30,7 @@ from icefloe.store.database import Database
 from icefloe.store.janitor import PruningRecord
 
 FRESH_SECONDS = 5.0
-MOVES_AT_ONCE = 20_000
+MOVES_AT_ONCE = 10_000
 """What has happened beyond that is counted with the next look."""
 MOST_PLACES = 100
 _ENDED_RUN = {status.value for status in RunStatus if status.ended}

@@ -12,6 +12,7 @@ from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
 from icefloe.service.janitor import Janitor
 from icefloe.service.scheduling import make_scheduler
+from icefloe.service.tracing import Tracing, is_configured, otlp_exporter
 from icefloe.triggers.scheduler import Scheduler
 
 
@@ -22,6 +23,9 @@ class Service:
         self.worker = Worker(client.config, client.database, slots=slots, warm=True)
         self.scheduler: Scheduler = make_scheduler(client.config, client.database, client.runs)
         self.janitor = Janitor(client.config, client.database)
+        self.tracing: Tracing | None = None
+        if is_configured(client.config):
+            self.tracing = Tracing(client.database, otlp_exporter(client.config))
         self._failure: list[BaseException] = []
         self.schedules = self.works = False
         """Whether the scheduler's and the worker's loops run."""
@@ -31,6 +35,8 @@ class Service:
         thread = threading.Thread(target=self._schedule, name="icefloe-scheduler")
         thread.start()
         self.janitor.start()
+        if self.tracing is not None:
+            self.tracing.start()
         try:
             self.works = True
             self.worker.run()
@@ -39,6 +45,8 @@ class Service:
             self.janitor.stop()
             self.scheduler.stop()
             thread.join()
+            if self.tracing is not None:
+                self.tracing.stop()
         if self._failure:
             raise self._failure[0]
 

@@ -220,9 +220,11 @@ def test_requests_are_counted_by_the_pattern_of_their_route(server: Server) -> N
     with server.program(Role.viewer) as viewer:
         viewer.get("/runs/secret-name-1")
         viewer.get("/no/such/place")
+        viewer.get("/api/v1/signals")
         viewer.request("BREW", "/runs")
         text = viewer.get("/metrics").text
     assert 'icefloe_http_requests_total{method="GET",route="/runs/{run_id:path}",status="404"} 1.0' in text
+    assert 'icefloe_http_requests_total{method="GET",route="/api/v1/signals",status="200"} 1.0' in text
     assert 'route="other",status="404"' in text
     assert 'method="other"' in text
     assert "secret-name" not in text and "BREW" not in text

@@ -76,13 +76,14 @@ class Difference(BaseModel):
 
 @router.post("/validate", response_model=Report)
 def validate_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
-    """Everything that is wrong with it, and where. 200 whether or not it is valid."""
+    """Everything that is wrong with it, and where. 200 whether or not it is valid. A definition may name files in object storage,
+    which are read with the project's access: so it takes an operator."""
     return sent_definitions.report(project.config, definition.sent()).to_dict()
 
 
 @router.post("/diff", response_model=Difference)
 def diff_definition(definition: Definition, project: Project, _actor: Operator) -> dict[str, Any]:
-    """What pushing it would change."""
+    """What pushing it would change. Takes an operator, as pushing does."""
     workflow, difference = sent_definitions.difference(project.config, project.workflows, definition.sent())
     if difference is None:
         return {"workflow": workflow, "pushed": False, "changed": True, "changes": [], "text": ""}
