@@ -137,7 +137,7 @@ class Site:
 
     def browser(self, name: str = "ana", role: Role = Role.operator) -> Browser:
         """Somebody who has logged in by a link of their own."""
-        http = httpx.Client(base_url=self._listener.address, follow_redirects=True, timeout=30)
+        http = httpx.Client(base_url=self._listener.pages, follow_redirects=True, timeout=30)
         self._browsers.append(http)
         key = Access(self.project.client.database).make_link(role, actor=name)
         assert http.get(f"/login?key={key}").status_code == 200
