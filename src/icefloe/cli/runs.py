@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import is_remote, open_client
 from icefloe.cli.moments import ago, clock, span
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.cli.progress import Progress
@@ -53,10 +54,15 @@ def run(
 ) -> None:
     """Start a run. Exit code with --wait: 0 it succeeded, 1 it failed, 4 it was stopped."""
     file = Path(workflow)
+    if is_remote() and (dry or env is not None):
+        raise UsageError(
+            "a file is rehearsed with the project of this folder, not on a server elsewhere",
+            hint="leave out --server, or push the file and run its workflow",
+        )
     if dry:
         _rehearse(file, params, output)
         return
-    with Client() as client:
+    with open_client() as client:
         if env is not None:
             workflow = _push_for(client, file, env)
         elif file.suffix in (".yaml", ".yml", ".py") and file.is_file():
@@ -95,7 +101,7 @@ def _push_for(client: Client, file: Path, env: str) -> str:
 def _rehearse(file: Path, params: list[str] | None, output: Output) -> None:
     from icefloe.service.dry_run import dry_run
 
-    with Client() as client:
+    with open_client() as client:
         found = dry_run(client, file, _texts(params))
     if output is Output.json:
         print_json([one.to_dict() for one in found])
@@ -130,7 +136,7 @@ def _tell_capture(take: WouldCapture) -> None:
 
 def _wait(client: Client, run_id: str, output: Output) -> RunView:
     """Until the end: in place when nobody else works here, else only watching."""
-    in_place = client.database.is_sqlite and not client.worker_alive()
+    in_place = client.works_in_place()
     if not in_place and not client.worker_alive():
         note("no worker is alive: waiting for one (icefloe worker)")
 
@@ -159,7 +165,7 @@ def runs(
     output: OutputOption = Output.text,
 ) -> None:
     """List runs, newest first."""
-    with Client() as client:
+    with open_client() as client:
         found = client.runs.listing(workflow, status.upper() if status else None, limit, before)
     if output is Output.json:
         print_json([item.to_dict() for item in found])
@@ -181,7 +187,7 @@ def show(
     events: Annotated[bool, typer.Option("--events", help="Every transition, with time and cause.")] = False,
 ) -> None:
     """Show a run: its steps, why it failed, and what to type next."""
-    with Client() as client:
+    with open_client() as client:
         view = client.runs.show(run)
         if output is Output.json:
             print_json(view.to_dict())
@@ -265,7 +271,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run has ended.")] = False,
 ) -> None:
     """Print the log of a run's steps."""
-    with Client() as client:
+    with open_client() as client:
         places: dict[tuple[str, int], tuple[int, int]] = {}
         last: tuple[str, int] | None = None
         while True:
@@ -299,7 +305,7 @@ def restart(
     output: OutputOption = Output.text,
 ) -> None:
     """Restart a run that has ended: what is incomplete, or more."""
-    with Client() as client:
+    with open_client() as client:
         view = client.runs.restart(
             run, step=from_step, from_beginning=from_beginning, texts=_texts(params), version=version
         )
@@ -334,7 +340,7 @@ def resume(run: RunOrWorkflow, output: OutputOption = Output.text) -> None:
 
 
 def _pause(name: str, paused: bool, output: Output) -> None:
-    with Client() as client:
+    with open_client() as client:
         if not client.workflows.exists(name):
             view = client.runs.pause(name) if paused else client.runs.resume(name)
             _tell(view, output)
@@ -352,7 +358,7 @@ def skip(run: RunArgument, step: Annotated[str, typer.Argument()], output: Outpu
 
 
 def _do(verb: Callable[[Client], RunView], output: Output) -> None:
-    with Client() as client:
+    with open_client() as client:
         _tell(verb(client), output)
 
 

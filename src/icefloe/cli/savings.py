@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import clock, span
 from icefloe.cli.output import Output, OutputOption, byte_text, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.service.client import Client
 from icefloe.workflow import durations
 
 if TYPE_CHECKING:
@@ -29,13 +29,9 @@ def savings(
     output: OutputOption = Output.text,
 ) -> None:
     """Show what planned writes have read, against what the lookback they replace would have read."""
-    from icefloe.service.savings import savings as summed_up  # the planner takes a second to import
-
     start = time.time() - _seconds(since) if since is not None else None
-    with Client() as client:
-        if workflow is not None:
-            client.workflows.latest(workflow)  # raises when there is none
-        found = summed_up(client.database, workflow_id=workflow, since=start)
+    with open_client() as client:
+        found = client.savings(workflow, since=start)
     if output is Output.json:
         print_json(found.to_dict())
     elif not found.lines:

@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import ago, clock, span
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
 from icefloe.errors import UsageError
-from icefloe.service.client import Client
 
 WorkflowArgument = Annotated[str, typer.Argument(help="The workflow's id.")]
 _COLOURS = {"start": "green", "wait": "cyan", "nothing": "", "held": "yellow"}
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def why(workflow: WorkflowArgument, output: OutputOption = Output.text) -> None:
     """Say why a workflow has not started, and when or after what it will."""
-    with Client() as client:
+    with open_client() as client:
         found = client.triggers.why(workflow)
     if output is Output.json:
         print_json(found.to_dict())
@@ -67,7 +67,7 @@ def signal(
         if not separator or not key:
             raise UsageError(f"{item!r} is not name=value")
         values[key] = _typed(text)
-    with Client() as client:
+    with open_client() as client:
         chosen, new = client.triggers.signal(name, values, signal_id=signal_id)
     if output is Output.json:
         print_json({"id": chosen, "created": new})
@@ -90,7 +90,7 @@ def signals(
     output: OutputOption = Output.text,
 ) -> None:
     """List signals, newest first."""
-    with Client() as client:
+    with open_client() as client:
         found = client.triggers.signals(name, limit)
     if output is Output.json:
         print_json([asdict(one) for one in found])
@@ -109,7 +109,7 @@ def watermark(
     output: OutputOption = Output.text,
 ) -> None:
     """Say how far a table is complete, or list what has been said."""
-    with Client() as client:
+    with open_client() as client:
         if table is None or valid_through is None:
             found = client.triggers.watermarks(table)
         else:
@@ -132,7 +132,7 @@ def incidents(
     output: OutputOption = Output.text,
 ) -> None:
     """List what is or was wrong with workflows, newest first."""
-    with Client() as client:
+    with open_client() as client:
         found = client.triggers.incidents(workflow, limit)
     if output is Output.json:
         print_json([asdict(one) for one in found])
@@ -145,13 +145,13 @@ def incidents(
 
 def activate(workflow: WorkflowArgument) -> None:
     """Let a deactivated workflow be started again; its triggers begin anew from now."""
-    with Client() as client:
+    with open_client() as client:
         client.workflows.set_active(workflow, True)
     note(f"{workflow} may be started again")
 
 
 def deactivate(workflow: WorkflowArgument) -> None:
     """Let nothing start a workflow, neither triggers nor people. Runs that exist go on."""
-    with Client() as client:
+    with open_client() as client:
         client.workflows.set_active(workflow, False)
     note(f"{workflow} is started by nothing until: icefloe activate {workflow}")

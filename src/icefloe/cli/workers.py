@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from icefloe import config as configuration
 from icefloe import suppressed
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import ago
 from icefloe.cli.output import Output, OutputOption, console, log_without_secrets, note, print_json
 from icefloe.engine.worker import Worker
@@ -37,6 +39,8 @@ def worker(
     """Work on runs until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
     log_without_secrets()
     with Client() as client:
+        log_without_secrets(client.config.logs.format)
+        logging.getLogger("icefloe").setLevel(logging.INFO)
         doer = Worker(client.config, client.database, slots=slots, warm=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: doer.stop())
@@ -47,7 +51,7 @@ def worker(
 
 def workers(output: OutputOption = Output.text) -> None:
     """List the workers that are alive, and what went wrong in them without failing a step."""
-    with Client() as client:
+    with open_client() as client:
         found = client.workers()
     if output is Output.json:
         print_json(
@@ -72,6 +76,8 @@ def workers(output: OutputOption = Output.text) -> None:
 
 def _suppressed(worker: WorkerRecord) -> dict[str, suppressed.Suppressed]:
     """What went wrong in it without failing a step, as far as its files can be seen from here."""
+    if not worker.lock_file:  # it is known from a server elsewhere
+        return {}
     return suppressed.read(suppressed.file_beside(Path(worker.lock_file)))
 
 

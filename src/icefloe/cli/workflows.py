@@ -9,11 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from icefloe.cli.clients import open_client
 from icefloe.cli.moments import ago, clock
 from icefloe.cli.output import Output, OutputOption, console, note, print_json
-from icefloe.service.client import Client
-from icefloe.service.pushing import diff_file, push_files
-from icefloe.service.views import WorkflowView
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +26,8 @@ def push(
     output: OutputOption = Output.text,
 ) -> None:
     """Store definitions as new versions. An unchanged one makes no new version."""
-    with Client() as client:
-        pushed = push_files(client, files)
+    with open_client() as client:
+        pushed = client.push(files)
     if output is Output.json:
         print_json([item.to_dict() for item in pushed])
         return
@@ -46,8 +44,8 @@ def diff(
     output: OutputOption = Output.text,
 ) -> None:
     """Show what pushing a definition would change."""
-    with Client() as client:
-        found = diff_file(client, file)
+    with open_client() as client:
+        found = client.diff(file)
     if output is Output.json:
         print_json(
             [
@@ -67,9 +65,9 @@ def diff(
 
 def workflows(output: OutputOption = Output.text) -> None:
     """List the pushed workflows."""
-    with Client() as client:
+    with open_client() as client:
         found = client.workflows.listing()
-        fires = {item.id: client.triggers.next_fire(item.id) for item in found if _by_time(item)}
+        fires = client.next_fires()
     if output is Output.json:
         print_json([{**item.to_dict(), "next_fire": fires.get(item.id)} for item in found])
         return
@@ -100,12 +98,8 @@ def workflows(output: OutputOption = Output.text) -> None:
     console.print(table)
 
 
-def _by_time(item: WorkflowView) -> bool:
-    return bool({"cron", "interval"} & set(item.triggers))
-
-
 def unblock(workflow: Annotated[str, typer.Argument(help="A STRICT_SEQUENTIAL workflow.")]) -> None:
     """Let a STRICT_SEQUENTIAL workflow go on although its last run ended badly."""
-    with Client() as client:
+    with open_client() as client:
         client.runs.unblock(workflow)
     note(f"{workflow} goes on with its next run")

@@ -148,7 +148,7 @@ def _steps(client: Client, connection: Connection, record: CaptureRecord) -> Ite
     for member in runs.members(connection, record.run_id)[:MOST_MEMBERS]:
         try:
             image = image_of(member.id)
-        except IcefloeError:
+        except NotFoundError:
             continue  # its definition is not on record any more
         statuses = {step.step_id: step.status for step in runs.load_steps(connection, member.id)}
         evaluation = Evaluation(image_of, image, content)

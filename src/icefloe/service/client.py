@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icefloe import config as configuration
 from icefloe.config import Config
@@ -17,24 +17,30 @@ from icefloe.engine.conductor import Conductor
 from icefloe.engine.events import Refused
 from icefloe.engine.launchers import Launchers
 from icefloe.engine.worker import Worker
+from icefloe.errors import UsageError
 from icefloe.service.runs import Runs
 from icefloe.service.state import open_database
-from icefloe.service.views import RunView
+from icefloe.service.views import Pushed, RunView
 from icefloe.service.workflows import Workflows
-from icefloe.store import workers
+from icefloe.store import audits, workers
+from icefloe.store.audits import AuditRecord
 from icefloe.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
+    from icefloe.lake import Lake
     from icefloe.lake.arrivals import ArrivalReader
     from icefloe.service.consumer_lags import ConsumerLags
     from icefloe.service.consumers import Consumers
     from icefloe.service.definition_tables import DefinitionTables
+    from icefloe.service.explain import Explained
     from icefloe.service.previews import Consumer
     from icefloe.service.run_history import RunHistory
     from icefloe.service.saved_so_far import SavedSoFar
+    from icefloe.service.savings import Savings
     from icefloe.service.table_metadata import TableMetadataCache
     from icefloe.service.triggers import Triggers
     from icefloe.service.workflow_overview import WorkflowOverviews
+    from icefloe.workflow.diff import Diff
 
 
 class Client:
@@ -46,7 +52,26 @@ class Client:
         icefloe.work(run.run_id)
     """
 
-    def __init__(self, config: Config | Path | None = None, *, launchers: Launchers | None = None) -> None:
+    def __new__(
+        cls, config: Config | Path | str | None = None, *, token: str | None = None, launchers: Launchers | None = None
+    ) -> Any:
+        """With the address of a server: a client of that one, which needs a token."""
+        if isinstance(config, str) and config.startswith(("http://", "https://")):
+            from icefloe.service.remote import RemoteClient
+
+            return RemoteClient(config, token)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        config: Config | Path | str | None = None,
+        *,
+        token: str | None = None,
+        launchers: Launchers | None = None,
+    ) -> None:
+        if token is not None:
+            raise UsageError("a token is for a server, and this is a folder", hint="Client('https://…', token=…)")
+        config = Path(config) if isinstance(config, str) else config
         self.config = config if isinstance(config, Config) else configuration.load(config)
         self.database = open_database(self.config)
         self.conductor = Conductor(self.database)
@@ -106,12 +131,17 @@ class Client:
         return ConsumerLags(self)
 
     @cached_property
-    def consumers(self) -> Consumers:
-        """Opens the catalog when it is first asked for."""
+    def lake(self) -> Lake:
+        """The project's catalog, opened when it is first asked for."""
         from icefloe.lake import Lake  # PyIceberg takes a second to import
+
+        return Lake.open(self.config)
+
+    @cached_property
+    def consumers(self) -> Consumers:
         from icefloe.service.consumers import Consumers
 
-        return Consumers(self.database, Lake.open(self.config), self.conductor)
+        return Consumers(self.database, self.lake, self.conductor)
 
     @cached_property
     def table_metadata(self) -> TableMetadataCache:
@@ -141,6 +171,47 @@ class Client:
         from icefloe.service.previews import Consumer
 
         return Consumer(name, self.database, Lake.open(self.config), self.conductor)
+
+    def push(self, files: Sequence[Path]) -> list[Pushed]:
+        """Store every workflow in the files, YAML or Python. All are read and checked before the first is stored."""
+        from icefloe.service.pushing import push_files
+
+        return push_files(self, files)
+
+    def diff(self, file: Path) -> dict[str, Diff | None]:
+        """What pushing a file would change, by workflow; None for one that has never been pushed."""
+        from icefloe.service.pushing import diff_file
+
+        return diff_file(self, file)
+
+    def next_fires(self) -> dict[str, float | None]:
+        """When triggers by time start workflows next, by workflow."""
+        by_time = {"cron", "interval"}
+        listed = self.workflows.listing()
+        return {item.id: self.triggers.next_fire(item.id) for item in listed if by_time & set(item.triggers)}
+
+    def works_in_place(self) -> bool:
+        """Whether a run can be worked on by :meth:`work`, since nobody else would."""
+        return self.database.is_sqlite and not self.worker_alive()
+
+    def explain(self, workflow_id: str, params: Mapping[str, Any] | None = None) -> list[Explained]:
+        """How the next run would write its targets. Runs and writes nothing."""
+        from icefloe.service.explain import Explaining  # the planner takes a second to import
+
+        return Explaining(self, self.lake).explain(workflow_id, params)
+
+    def savings(self, workflow_id: str | None = None, *, since: float | None = None) -> Savings:
+        """What planned writes have read, against what they replace."""
+        from icefloe.service.savings import savings
+
+        if workflow_id is not None:
+            self.workflows.latest(workflow_id)  # raises when there is none
+        return savings(self.database, workflow_id=workflow_id, since=since)
+
+    def audit(self, subject: str | None = None, most: int = 50, before: int | None = None) -> list[AuditRecord]:
+        """Who did what by hand, when and why; the newest first. ``before``: older than the one with this ``seq``."""
+        with self.database.read() as connection:
+            return audits.listing(connection, subject=subject, most=most, before=before)
 
     def workers(self) -> list[WorkerRecord]:
         """The workers that have not been found gone."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from icefloe.acting import who
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.service.consumer_positions import ConsumerPosition, with_lag
 from icefloe.service.interventions import ConsumerMovedError, Deed, InterventionRefusedError, Interventions, Preview
-from icefloe.service.workflows import current_user
 from icefloe.store import audits, captures
 from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
@@ -73,12 +73,17 @@ class Consumers:
 
     # -- looking -----------------------------------------------------------------------------------------------------------
 
-    def listing(self) -> list[ConsumerPosition]:
-        """Every consumer and source. Each source's metadata is loaded once, however many consumers it has."""
+    def names(self, after: str | None = None, most: int | None = None) -> list[str]:
+        with self._database.read() as connection:
+            return [one.name for one in captures.all_consumers(connection, after=after, most=most)]
+
+    def listing(self, after: str | None = None, most: int | None = None) -> list[ConsumerPosition]:
+        """Every consumer and source. Each source's metadata is loaded once, however many consumers it has. ``after`` and ``most``: a page
+        of consumers, by name."""
         with self._database.read() as connection:
             found = [
                 (one, captures.checkpoints_of(connection, one.name), captures.open_capture(connection, one.name))
-                for one in captures.all_consumers(connection)
+                for one in captures.all_consumers(connection, after=after, most=most)
             ]
         tables = self._tables(
             source for _, checkpoints, held in found for source in _sources(checkpoints.values(), held)
@@ -108,10 +113,17 @@ class Consumers:
             tuple(capture_view(one) for one in recent),
         )
 
-    def captures(self, consumer: str | None = None, most: int = 50) -> list[CaptureView]:
-        """The newest captures first."""
+    def captures(
+        self,
+        consumer: str | None = None,
+        most: int = 50,
+        *,
+        before: tuple[float, str] | None = None,
+        state: str | None = None,
+    ) -> list[CaptureView]:
+        """The newest captures first; ``before``: older than the one that was taken then and has this id."""
         with self._database.read() as connection:
-            found = captures.recent_captures(connection, consumer_name=consumer, most=most)
+            found = captures.recent_captures(connection, consumer_name=consumer, most=most, before=before, state=state)
         return [capture_view(one) for one in found]
 
     def capture(self, capture_id: str) -> CaptureView:
@@ -123,10 +135,10 @@ class Consumers:
             raise NotFoundError(f"there is no capture {capture_id!r}", hint="icefloe captures")
         return capture_view(found, published)
 
-    def audit(self, consumer: str | None = None, most: int = 50) -> list[AuditRecord]:
-        """Who did what by hand, when and why; the newest first."""
+    def audit(self, consumer: str | None = None, most: int = 50, before: int | None = None) -> list[AuditRecord]:
+        """Who did what by hand, when and why; the newest first. ``before``: older than the one with this ``seq``."""
         with self._database.read() as connection:
-            return audits.listing(connection, subject=consumer, most=most)
+            return audits.listing(connection, subject=consumer, most=most, before=before)
 
     # -- changing ----------------------------------------------------------------------------------------------------------
 
@@ -220,7 +232,7 @@ def _agreement(deed: Deed | None) -> Iterator[None]:
 
 
 def _deed(yes: bool, why: str, by: str | None, agreed: str | None) -> Deed | None:
-    return Deed(by or current_user(), why, agreed) if yes else None
+    return Deed(who(by), why, agreed) if yes else None
 
 
 def _sources(checkpoints: Iterable[CheckpointRecord], held: CaptureRecord | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import sqlglot
 from sqlalchemy.engine import Connection
@@ -22,7 +22,7 @@ from icefloe.engine.definitions import Definitions
 from icefloe.errors import IcefloeError, UsageError
 from icefloe.spark.statements import split
 from icefloe.store import captures, definitions, signals
-from icefloe.store.captures import PublicationSummary
+from icefloe.store.captures import CheckpointRecord, PublicationSummary
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers import cycles
@@ -32,8 +32,10 @@ from icefloe.workflow.model import IncrementalTrigger, TypedStep, Workflow
 
 MOST_WORKFLOWS = 1000
 """Definitions that are looked into, by name."""
-PUBLICATIONS_SECONDS = 20.0
-"""For so long a target that nothing but a first batch names may be unknown."""
+PUBLICATIONS_SECONDS = 600.0
+"""Between two looks at all publications on record."""
+CLOCKS_APART_SECONDS = 300.0
+"""Workers' clocks may differ by so much: a publication may be on record later than one that seems newer."""
 _METADATA_TABLES = frozenset(
     [
         "snapshots",
@@ -71,18 +73,24 @@ class WorkflowTables:
 
     @property
     def freshness(self) -> float | None:
-        """The goal, in seconds."""
-        return self.plan.workflow.freshness
+        """The goal, in seconds: ``freshness:``, or without it the time in ``alerting: {max_lag: …}`` of a workflow that captures."""
+        workflow = self.plan.workflow
+        if workflow.freshness is not None:
+            return workflow.freshness
+        most = workflow.alerting.max_lag if workflow.alerting is not None else None
+        return most.seconds if most is not None and self.plan.reading is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownTables:
     """Everything that names tables, at one moment. ``cut``: there are more workflows than were looked into."""
 
     workflows: Mapping[str, WorkflowTables]
     records: Mapping[str, WorkflowRecord]
     checkpoints: tuple[tuple[str, str], ...] = ()
-    """Consumer and source."""
+    """Consumer and source: of checkpoints, and of open captures."""
+    positions: Mapping[tuple[str, str], CheckpointRecord] = field(default_factory=dict)
+    """By consumer and source."""
     consumers: Mapping[str, str] = field(default_factory=dict)
     """Consumer to workflow."""
     published: Mapping[str, float] = field(default_factory=dict)
@@ -92,29 +100,41 @@ class KnownTables:
     watermarks: Mapping[str, float] = field(default_factory=dict)
     cut: bool = False
 
-    @property
-    def sources(self) -> set[str]:
-        named = {table for one in self.workflows.values() for table in one.reads}
-        return named | {source for _, source in self.checkpoints}
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        return frozenset(self._readers)
 
-    @property
-    def targets(self) -> set[str]:
-        return {table for one in self.workflows.values() for table in one.writes} | set(self.published)
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        return frozenset(self._writers) | frozenset(self.published)
 
-    @property
-    def tables(self) -> list[str]:
-        return sorted(self.sources | self.targets | set(self.watermarks))
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(sorted(self.sources | self.targets | set(self.watermarks)))
 
     def readers(self, table: str) -> list[str]:
         """Workflows that read a table, by their definitions or in fact."""
-        by_text = {name for name, one in self.workflows.items() if table in one.reads}
-        in_fact = {self.consumers[name] for name, source in self.checkpoints if source == table}
-        return sorted(by_text | in_fact)
+        return sorted(self._readers.get(table, ()))
 
     def writers(self, table: str) -> list[str]:
-        by_text = {name for name, one in self.workflows.items() if table in one.writes}
-        in_fact = {self.consumers[name] for name, target in self.published_by if target == table}
-        return sorted(by_text | in_fact)
+        return sorted(self._writers.get(table, ()))
+
+    @cached_property
+    def _readers(self) -> Mapping[str, set[str]]:
+        by_text = [(table, name) for name, one in self.workflows.items() for table in one.reads]
+        return _grouped([*by_text, *((source, self.consumers[name]) for name, source in self.checkpoints)])
+
+    @cached_property
+    def _writers(self) -> Mapping[str, set[str]]:
+        by_text = [(table, name) for name, one in self.workflows.items() for table in one.writes]
+        return _grouped([*by_text, *((target, self.consumers[name]) for name, target in self.published_by)])
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for key, value in pairs:
+        found.setdefault(key, set()).add(value)
+    return found
 
 
 class DefinitionTables:
@@ -158,13 +178,17 @@ class DefinitionTables:
         names = sorted(records)[:MOST_WORKFLOWS]
         by_consumer = {one.name: one.workflow_id for one in captures.all_consumers(connection)}
         publications = self._publications(connection)
+        checkpoints = {(one.consumer, one.source): one for one in captures.all_checkpoints(connection)}
+        opened = captures.open_captures(connection).values()
+        held = {(one.consumer, str(source["table"])) for one in opened for source in one.sources}
         newest: dict[str, float] = {}
         for one in publications:
             newest[one.target] = max(newest.get(one.target, 0.0), one.published_at)
         return KnownTables(
             {name: self._workflow(connection, records[name]) for name in names},
             records,
-            tuple(pair for pair in captures.sources_by_consumer(connection) if pair[0] in by_consumer),
+            tuple(sorted(pair for pair in {*checkpoints, *held} if pair[0] in by_consumer)),
+            checkpoints,
             by_consumer,
             newest,
             tuple((one.consumer, one.target) for one in publications if one.consumer in by_consumer),
@@ -173,9 +197,18 @@ class DefinitionTables:
         )
 
     def _publications(self, connection: Connection) -> list[PublicationSummary]:
-        """Looks at every publication on record, so it is not asked at each look."""
-        if self._published is None or self._clock() - self._published[0] > PUBLICATIONS_SECONDS:
-            self._published = self._clock(), captures.publications_by_target(connection)
+        """All of them are looked at now and then only: in between, those that are new."""
+        now = self._clock()
+        if self._published is None or now - self._published[0] > PUBLICATIONS_SECONDS:
+            self._published = now, captures.publications_by_target(connection)
+            return self._published[1]
+        at, known = self._published
+        newest = max((one.published_at for one in known), default=0.0)
+        fresh = captures.publications_by_target(connection, newest - CLOCKS_APART_SECONDS)
+        merged = {(one.consumer, one.target): one for one in known}
+        for one in fresh:
+            merged[one.consumer, one.target] = one
+        self._published = at, list(merged.values())
         return self._published[1]
 
     def _workflow(self, connection: Connection, record: WorkflowRecord) -> WorkflowTables:

@@ -22,6 +22,7 @@ from icefloe.service.next_capture import next_capture, source_tables
 from icefloe.service.pushing import ready_workflows
 from icefloe.service.runs import typed
 from icefloe.steps.ip_capture import range_columns_of
+from icefloe.store import definitions
 from icefloe.workflow.consumers import consumer_name
 from icefloe.workflow.files import script_key
 from icefloe.workflow.graph import Graph
@@ -77,6 +78,17 @@ def dry_run(client: Client, file: Path, texts: Mapping[str, str] | None = None) 
         }
         found.append(_Rehearsal(client, lake, one.loaded.workflow, contents).hold(texts or {}))
     return found
+
+
+def dry_run_of(client: Client, workflow_id: str) -> DryRun:
+    """What a run of a pushed workflow would do if it started now, with the parameters that it has by itself."""
+    definition = client.workflows.latest(workflow_id)
+    with client.database.read() as connection:
+        contents = {
+            key: (definitions.file(connection, digest) or b"").decode("utf-8", "replace")
+            for key, digest in definition.files.items()
+        }
+    return _Rehearsal(client, client.table_metadata.lake, definition.workflow, contents).hold({})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""How fresh each target is, and against which goal: ``freshness:`` of the workflow that writes it.
+"""How fresh each target is, and against which goal: ``freshness:`` of the workflow that writes it, else the time of its ``max_lag``.
 
 A goal is judged as the scheduler judges it: by the age of the oldest change that the workflow has not taken, and for a workflow without
 captures by the time since its last good run. Metadata and the state database are looked at; nothing is opened that holds rows.
@@ -13,16 +13,18 @@ from typing import Any, Literal
 
 from icefloe.capture.completeness import stated_watermark
 from icefloe.errors import IcefloeError
-from icefloe.lake import history
+from icefloe.lake import Checkpoint, history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.metadata import Snapshot
 from icefloe.service.client import Client
 from icefloe.service.definition_tables import KnownTables, WorkflowTables
 from icefloe.store import triggers
 from icefloe.store.database import Database
+from icefloe.store.definitions import WorkflowRecord
 from icefloe.triggers import workflow_snapshots
 from icefloe.triggers.pending_changes import pending_changes
 from icefloe.triggers.plans import ArmedTrigger
+from icefloe.triggers.sources import WatchedTable
 from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow.model import IncrementalTrigger
 
@@ -89,22 +91,31 @@ def behind_goals(
     database: Database, known: KnownTables, goals: Iterable[WorkflowTables], loaded: Loaded
 ) -> dict[str, _Behind]:
     """By workflow. ``loaded`` has the tables that their captures read."""
-    snapshots = {}
+    found: dict[str, _Behind] = {}
+    now = time.time()
     with database.read() as connection:
         for one in goals:
-            snapshots[one.workflow_id] = workflow_snapshots.read(connection, known.records[one.workflow_id], one.plan)
-        idle = {
-            name: triggers.last_success(connection, name)
-            for name, snapshot in snapshots.items()
-            if snapshot.plan.reading is None
-        }
-    now = time.time()
-    return {
-        name: _behind_reading(snapshot, snapshot.plan.reading, loaded, now)
-        if snapshot.plan.reading is not None
-        else _behind_runs(snapshot, idle[name], now)
-        for name, snapshot in snapshots.items()
-    }
+            reading = one.plan.reading
+            if reading is None:
+                last = triggers.last_success(connection, one.workflow_id)
+                found[one.workflow_id] = _behind_runs(one, known.records[one.workflow_id], last, now)
+                continue
+            # What a trigger remembers by itself is read for each; a consumer's checkpoint is known already.
+            snapshot = None
+            if any(watched.consumer is None for watched in reading.watches):
+                snapshot = workflow_snapshots.read(connection, known.records[one.workflow_id], one.plan)
+            positions = {watched: _position(known, snapshot, reading, watched) for watched in reading.watches}
+            found[one.workflow_id] = _behind_reading(one, reading, positions, loaded, now)
+    return found
+
+
+def _position(
+    known: KnownTables, snapshot: WorkflowSnapshot | None, reading: ArmedTrigger, watched: WatchedTable
+) -> Checkpoint | None:
+    if watched.consumer is None:
+        return snapshot.position(reading, watched) if snapshot is not None else None
+    record = known.positions.get((watched.consumer, watched.table))
+    return workflow_snapshots.checkpoint_of(record) if record is not None and record.ref == watched.ref else None
 
 
 def freshness_of(table: str, known: KnownTables, behind: Mapping[str, _Behind], loaded: Loaded) -> TableFreshness:
@@ -150,12 +161,18 @@ def number(snapshot: Snapshot, key: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _behind_reading(snapshot: WorkflowSnapshot, reading: ArmedTrigger, loaded: Loaded, now: float) -> _Behind:
-    goal, name = snapshot.plan.workflow.freshness, snapshot.record.id
+def _behind_reading(
+    one: WorkflowTables,
+    reading: ArmedTrigger,
+    positions: Mapping[WatchedTable, Checkpoint | None],
+    loaded: Loaded,
+    now: float,
+) -> _Behind:
+    goal, name = one.freshness, one.workflow_id
     assert goal is not None
     assert isinstance(reading.trigger, IncrementalTrigger)
     oldest: list[tuple[float, str]] = []
-    for watched in reading.watches:
+    for watched, position in positions.items():
         answer = loaded.get(watched.table)
         if not isinstance(answer, LoadedTable):
             problem = answer.message if answer is not None else "it has not been read"
@@ -164,7 +181,7 @@ def _behind_reading(snapshot: WorkflowSnapshot, reading: ArmedTrigger, loaded: L
             answer.metadata,
             watched.table,
             ref=watched.ref,
-            position=snapshot.position(reading, watched),
+            position=position,
             operations=frozenset(reading.trigger.operations),
         )
         if found.lost or found.problem:
@@ -177,9 +194,9 @@ def _behind_reading(snapshot: WorkflowSnapshot, reading: ArmedTrigger, loaded: L
     return _Behind(name, goal, max(now - at, 0.0), f"the oldest change that it has not taken is in {table}")
 
 
-def _behind_runs(snapshot: WorkflowSnapshot, last_success: float | None, now: float) -> _Behind:
-    goal = snapshot.plan.workflow.freshness
+def _behind_runs(one: WorkflowTables, record: WorkflowRecord, last_success: float | None, now: float) -> _Behind:
+    goal = one.freshness
     assert goal is not None
-    since = last_success if last_success is not None else snapshot.record.created_at
+    since = last_success if last_success is not None else record.created_at
     why = "since its last good run" if last_success is not None else "none of its last runs has succeeded"
-    return _Behind(snapshot.record.id, goal, max(now - since, 0.0), why)
+    return _Behind(one.workflow_id, goal, max(now - since, 0.0), why)

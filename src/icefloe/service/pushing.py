@@ -32,18 +32,20 @@ class DiskFiles:
         kind, _, path = key.partition(":")
         if kind == "file":
             return LocalFiles(self.folder).read(key)
-        return self._from_storage(f"s3://{path}")
+        return read_from_storage(self.config, f"s3://{path}")
 
-    def _from_storage(self, address: str) -> bytes:
-        from pyiceberg.io import load_file_io
 
-        io = load_file_io(self.config.catalog.pyiceberg_properties(), address)
-        try:
-            with io.new_input(address).open() as stream:
-                return bytes(stream.read())
-        except Exception as error:
-            hint = "the catalog's s3.* settings in icefloe.toml are used to reach it"
-            raise FileProblem(f"{address} cannot be read: {error}", hint=hint) from error
+def read_from_storage(config: Config, address: str) -> bytes:
+    """A file that a definition names in object storage, with the catalog's access to it."""
+    from pyiceberg.io import load_file_io
+
+    try:
+        io = load_file_io(config.catalog.pyiceberg_properties(), address)
+        with io.new_input(address).open() as stream:
+            return bytes(stream.read())
+    except Exception as error:
+        hint = "the catalog's s3.* settings in icefloe.toml are used to reach it"
+        raise FileProblem(f"{address} cannot be read: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,25 +13,28 @@ from icefloe.workflow.problems import Position, Problem
 from icefloe.workflow.versions import Packed
 
 
-def refused_secrets(config: Config, packed: Packed, file: Path, places: Places) -> Iterator[Problem]:
-    """One problem for each name. Its place is the first text that names it: the definition's own, or a file of it."""
+def refused_secrets(
+    config: Config, packed: Packed, file: Path, places: Places, text: str | None = None
+) -> Iterator[Problem]:
+    """One problem for each name. ``text``: what the file says, where there is no such file here. Its place is the first text that names it: the definition's own, or a file of it."""
     version = packed.version
     for name in sorted(version.secrets(packed.contents.__getitem__)):
         refused = refusal(config, name)
         if refused is not None:
-            place = _place(name, packed, file) or places.workflow
+            place = _place(name, packed, file, text) or places.workflow
             yield Problem(SecretRefusedError.code, refused.reason, place, refused.hint)
 
 
-def _place(name: str, packed: Packed, file: Path) -> Position | None:
+def _place(name: str, packed: Packed, file: Path, text: str | None) -> Position | None:
     reference = re.compile(rf"\$ENV\{{\s*{name}\s*\}}")
-    texts = {str(file): file.read_text(encoding="utf-8-sig", errors="replace")}
-    for key, text in packed.version.file_texts(packed.contents.__getitem__).items():
+    own = file.read_text(encoding="utf-8-sig", errors="replace") if text is None else text
+    texts = {str(file): own}
+    for key, content in packed.version.file_texts(packed.contents.__getitem__).items():
         kind, _, path = key.partition(":")
-        texts[str(file.parent / path) if kind == "file" else f"{kind}://{path}"] = text
-    for place, text in texts.items():
-        match = reference.search(text)
+        texts[str(file.parent / path) if kind == "file" else f"{kind}://{path}"] = content
+    for place, content in texts.items():
+        match = reference.search(content)
         if match is not None:
-            before = text[: match.start()]
+            before = content[: match.start()]
             return Position(place, before.count("\n") + 1, match.start() - before.rfind("\n"))
     return None

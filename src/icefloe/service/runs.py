@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from icefloe.acting import via, who
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
@@ -20,11 +20,11 @@ from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
+from icefloe.service.auditing import audit
+from icefloe.service.preconditions import refuse_if_changed
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
-from icefloe.service.workflows import current_user
-from icefloe.store import audits, logs, runs, workers
 from icefloe.store import definitions as stored
-from icefloe.store.audits import AuditRecord
+from icefloe.store import logs, run_history, runs, workers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
@@ -76,6 +76,7 @@ class Runs:
         trigger_params: Mapping[str, Any] | None = None,
         signals: Mapping[str, Mapping[str, Any]] | None = None,
         claim: Claim | None = None,
+        by: str | None = None,
     ) -> Started:
         """Make a run and let it begin when its turn has come.
 
@@ -106,7 +107,9 @@ class Runs:
             run_id = f"{workflow_id}-{number}"
             given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
-            started_by = {"kind": "user", "by": current_user(), **(initiator or {})}
+            started_by = {"kind": "user", "by": who(by), "via": via(), **(initiator or {})}
+            if started_by["kind"] != "user":
+                del started_by["via"]
             values = run_params(
                 definition.workflow,
                 layers,
@@ -140,7 +143,7 @@ class Runs:
             )
             self._conductor.create(connection, record)
             if started_by["kind"] == "user":
-                self._record(connection, started_by["by"], "run", run_id)
+                audit(connection, record.created_at, "run", run_id, {"params": sorted(given), "version": version}, by)
             self._database.announce(connection)
             started = self._started(connection, run_id, created=True)
         self._conductor.admit(workflow_id)
@@ -164,23 +167,24 @@ class Runs:
 
     # -- changing ----------------------------------------------------------------------------------------------------------
 
-    def stop(self, run_id: str, by: str | None = None) -> RunView:
-        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted."""
-        return self._send(run_id, Stop(by or current_user()), "stop")
+    def stop(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        """End gently: what runs is told to end, the run ends as STOPPED and can be restarted. ``seen``, here and below: only
+        while the run has this revision."""
+        return self._send(run_id, Stop(who(by)), "stop", seen)
 
-    def kill(self, run_id: str, by: str | None = None) -> RunView:
+    def kill(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(by or current_user()), "kill")
+        return self._send(run_id, Kill(who(by)), "kill", seen)
 
-    def pause(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Pause(by or current_user()), "pause")
+    def pause(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Pause(who(by)), "pause", seen)
 
-    def resume(self, run_id: str, by: str | None = None) -> RunView:
-        return self._send(run_id, Resume(by or current_user()), "resume")
+    def resume(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
+        return self._send(run_id, Resume(who(by)), "resume", seen)
 
-    def skip(self, run_id: str, step_id: str, by: str | None = None) -> RunView:
+    def skip(self, run_id: str, step_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, by or current_user()), "skip", step=step_id)
+        return self._send(run_id, Skip(step_id, who(by)), "skip", seen, step=step_id)
 
     def restart(
         self,
@@ -192,12 +196,13 @@ class Runs:
         params: Mapping[str, Any] | None = None,
         version: str | None = None,
         by: str | None = None,
+        seen: int | None = None,
     ) -> RunView:
         """Do again what is incomplete, everything, or a step and what follows; with other parameters or a newer version."""
         if step is not None and from_beginning:
             raise UsageError("from a step and from the beginning contradict each other")
         scope = RestartFrom.STEP if step else RestartFrom.BEGINNING if from_beginning else RestartFrom.INCOMPLETE
-        event = Restart(by or current_user(), scope, step)
+        event = Restart(who(by), scope, step)
         root = self._must_exist(run_id)
         if root.parent_id is not None and root.root_id != root.id:
             raise UsageError(
@@ -206,9 +211,10 @@ class Runs:
             )
 
         def redefine(connection: Connection, record: RunRecord) -> tuple[int, dict[str, Any]] | None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
-            self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})
+            audit(connection, time.time(), "restart", run_id, asked, by)
             if version is None and not params and not texts:
                 return None
             number = record.version
@@ -241,19 +247,21 @@ class Runs:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
             last = runs.latest(connection, workflow_id, ended=True)
             stored.unblock(connection, workflow_id, last.seq or 0 if last else 0)
-            self._record(connection, by or current_user(), "unblock", workflow_id)
+            audit(connection, time.time(), "unblock", workflow_id, {}, by)
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
-    def _send(self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, **details: Any) -> RunView:
+    def _send(
+        self, run_id: str, event: Stop | Kill | Pause | Resume | Skip, verb: str, seen: int | None, **details: Any
+    ) -> RunView:
         self._must_exist(run_id)
-        record = partial(self._record, who=event.by, verb=verb, subject=run_id, **details)
-        self._conductor.apply(run_id, event, also=record)
-        return self.show(run_id)
 
-    @staticmethod
-    def _record(connection: Connection, who: str, verb: str, subject: str, **details: Any) -> None:
-        audits.add(connection, AuditRecord(time.time(), who, verb, subject, details))
+        def also(connection: Connection) -> None:
+            refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
+            audit(connection, time.time(), verb, run_id, details, event.by)
+
+        self._conductor.apply(run_id, event, also=also)
+        return self.show(run_id)
 
     def _must_exist(self, run_id: str) -> RunRecord:
         with self._database.read() as connection:
@@ -276,8 +284,17 @@ class Runs:
     # -- looking -----------------------------------------------------------------------------------------------------------
 
     def listing(
-        self, workflow_id: str | None = None, status: str | None = None, most: int = 50, before: str | None = None
+        self,
+        workflow_id: str | None = None,
+        status: str | None = None,
+        most: int = 50,
+        before: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        below: int | None = None,
     ) -> list[RunView]:
+        """Newest first. ``before`` is a run, ``below`` a ``seq``: older ones than that. ``since`` and ``until``: created then."""
         if status is not None and status not in set(RunStatus):
             raise UsageError(f"{status!r} is no status of a run", hint=f"one of {', '.join(RunStatus)}")
         with self._database.read() as connection:
@@ -286,10 +303,18 @@ class Runs:
                 raise NotFoundError(f"there is no run {before!r}", hint="icefloe runs")
             if workflow_id is not None and stored.load(connection, workflow_id) is None:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
+            first = run_history.seq_at(connection, since) if since is not None else None
+            end = run_history.seq_at(connection, until) if until is not None else None
+            below = after.seq if after else below
             found = runs.listing(
-                connection, workflow_id=workflow_id, status=status, most=most, before=after.seq if after else None
+                connection, workflow_id=workflow_id, status=status, most=most, before=below, since=first, until=end
             )
         return [_run_view(record) for record in found]
+
+    def count(self, workflow_id: str | None = None, status: str | None = None, most: int = 1000) -> int:
+        """How many there are; ``most`` and one more stand for more than ``most``."""
+        with self._database.read() as connection:
+            return runs.count(connection, workflow_id=workflow_id, status=status, most=most + 1)
 
     def show(self, run_id: str, *, events: bool = True) -> RunView:
         with self._database.read() as connection:
@@ -390,7 +415,7 @@ def _run_view(record: RunRecord, steps: tuple[StepView, ...] = (), events: tuple
     return RunView(
         record.id, record.workflow_id, record.version, record.status, record.request, record.created_at,
         record.started_at, record.ended_at, record.restarts, initiator, record.cause, _plain_values(record.params),
-        record.parent_id, record.parent_step, record.iteration, steps, events,
+        record.parent_id, record.parent_step, record.iteration, steps, events, revision=record.revision, seq=record.seq,
     )  # fmt: skip
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from icefloe.planner.inputs import Size
@@ -70,6 +72,10 @@ class Savings:
             "left_out_until": self.left_out_until,
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Savings:
+        return cls(tuple(_line_of(each) for each in data["lines"]), _line_of(data["total"]), data["left_out_until"])
+
 
 def savings(database: Database, *, workflow_id: str | None = None, since: float | None = None) -> Savings:
     """Of the batches recorded at or after ``since``; without it of all there ever were, deleted ones too."""
@@ -88,6 +94,49 @@ def savings(database: Database, *, workflow_id: str | None = None, since: float 
     return Savings(tuple(lines.values()), total, max((entry.last_at for entry in left_out), default=None))
 
 
+@dataclass(frozen=True, slots=True)
+class SavingsDay:
+    """What batches of one day, in UTC, came to. ``seconds`` are those of ``timed`` of the ``runs``."""
+
+    day: str
+    runs: int
+    read: Size
+    instead: Size
+    seconds: float
+    timed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "day": self.day,
+            "runs": self.runs,
+            "read": _size(self.read),
+            "instead": _size(self.instead),
+            "seconds": self.seconds,
+            "timed_runs": self.timed,
+        }
+
+
+def savings_by_day(
+    database: Database, *, workflow_id: str | None = None, days: int = 90, now: float | None = None
+) -> list[SavingsDay]:
+    """The last so many days with batches that are on record one by one; the oldest first."""
+    midnight = datetime.fromtimestamp(time.time() if now is None else now, UTC).replace(hour=0, minute=0, second=0)
+    since = (midnight.replace(microsecond=0) - timedelta(days=days - 1)).timestamp()
+    with database.read() as connection:
+        found = stored.by_day(connection, workflow_id=workflow_id, since=since)
+    return [
+        SavingsDay(
+            datetime.fromtimestamp(one.day * 86_400, UTC).date().isoformat(),
+            one.runs,
+            Size(one.read_files, one.read_rows, one.read_bytes),
+            Size(one.instead_files, one.instead_rows, one.instead_bytes),
+            one.seconds,
+            one.timed,
+        )
+        for one in found
+    ]
+
+
 def _line(workflow_id: str, step: str, target: str, records: list[SavingsTotal]) -> SavingsLine:
     return SavingsLine(
         workflow_id=workflow_id,
@@ -102,6 +151,25 @@ def _line(workflow_id: str, step: str, target: str, records: list[SavingsTotal])
         timed=sum(entry.timed for entry in records),
         compared_with=tuple(dict.fromkeys(text for entry in records for text in entry.compared_with)),
         notes=tuple(dict.fromkeys(note for entry in records for note in entry.notes)),
+    )
+
+
+def _line_of(data: Mapping[str, Any]) -> SavingsLine:
+    read, instead, written = (
+        Size(data[name]["files"], data[name]["rows"], data[name]["bytes"]) for name in ("read", "instead", "written")
+    )
+    names = {name: data.get(name, "") for name in ("workflow_id", "step", "target")}
+    return SavingsLine(
+        **names,
+        runs=data["runs"],
+        read=read,
+        instead=instead,
+        written=written,
+        written_delete_files=data["written"]["delete_files"],
+        seconds=data["seconds"],
+        timed=data["timed_runs"],
+        compared_with=tuple(data["compared_with"]),
+        notes=tuple(data["notes"]),
     )
 
 

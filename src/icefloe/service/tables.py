@@ -43,6 +43,8 @@ class TableSummary:
     consumers: tuple[ConsumerPosition, ...]
     readers: tuple[str, ...]
     writers: tuple[str, ...]
+    missing: bool = False
+    """It cannot be read since the catalog does not have it."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -131,11 +133,11 @@ def listing(client: Client, *, search: str = "", namespace: str | None = None) -
     names = [name for name in known.tables if wanted in name.lower()]
     cut = f"the first {MOST_TABLES} of {len(names)} are shown: search for a name" if len(names) > MOST_TABLES else None
     names = names[:MOST_TABLES]
-    summaries = _summaries(client, known, names)
+    found = summaries(client, known, names)
     elsewhere: tuple[str, ...] = ()
     if namespace:
         elsewhere = tuple(name for name in names_in(client, namespace) if name not in set(known.tables))[:MOST_TABLES]
-    return TableListing(tuple(summaries), cut, elsewhere)
+    return TableListing(tuple(found), cut, elsewhere)
 
 
 def names_in(client: Client, namespace: str) -> list[str]:
@@ -153,7 +155,7 @@ def show(client: Client, name: str) -> TableView:
     """One table, whether or not anything names it. Raises when it cannot be read."""
     table = canonical_name(client, name)
     known = client.definition_tables.known()
-    (summary,) = _summaries(client, known, [table])
+    (summary,) = summaries(client, known, [table])
     loaded = client.table_metadata.load([table])[table]
     if isinstance(loaded, IcefloeError):
         raise loaded
@@ -181,7 +183,7 @@ def show(client: Client, name: str) -> TableView:
 
 def summary_of(client: Client, name: str) -> TableSummary:
     """One table as the listing shows it; a table that cannot be read says why."""
-    (found,) = _summaries(client, client.definition_tables.known(), [canonical_name(client, name)])
+    (found,) = summaries(client, client.definition_tables.known(), [canonical_name(client, name)])
     return found
 
 
@@ -217,7 +219,8 @@ def _sources(checkpoints: Mapping[str, CheckpointRecord], held: CaptureRecord | 
     return dict(sorted(found.items()))
 
 
-def _summaries(client: Client, known: KnownTables, names: list[str]) -> list[TableSummary]:
+def summaries(client: Client, known: KnownTables, names: list[str]) -> list[TableSummary]:
+    """Tables by their canonical names, in that order."""
     by_table: dict[str, list[ConsumerPosition]] = {}
     only = names[0] if len(names) == 1 else None
     for position in positions(client, table=only):
@@ -249,6 +252,7 @@ def _summaries(client: Client, known: KnownTables, names: list[str]) -> list[Tab
                 tuple(by_table.get(name, ())),
                 tuple(known.readers(name)),
                 tuple(writers[name]),
+                isinstance(table, NotFoundError),
             )
         )
     return found

@@ -39,9 +39,18 @@ class WorkflowView:
     last_status: str | None
     pushed_at: float
 
+    @property
+    def state(self) -> str:
+        """Another one when somebody has pushed, paused, resumed, activated or deactivated it."""
+        return state_of_workflow(self.version, self.paused, self.active)
+
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__slots__}
         return {**values, "triggers": list(self.triggers)}
+
+
+def state_of_workflow(version: int, paused: bool, active: bool) -> str:
+    return f"{version}{'p' if paused else ''}{'' if active else 'd'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,10 @@ class RunView:
     events: tuple[EventView, ...] = ()
     warnings: tuple[str, ...] = ()
     """What went wrong without failing a step: after its commit, with its signals."""
+    revision: int = 0
+    """Goes up with each change of the run."""
+    seq: int | None = None
+    """Its place among all runs, newest last."""
 
     @property
     def ended(self) -> bool:

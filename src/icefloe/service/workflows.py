@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,26 +9,21 @@ from shlex import quote
 
 from sqlalchemy.engine import Connection
 
-from icefloe import suppressed
+from icefloe.acting import who
 from icefloe.config import Config
 from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
-from icefloe.service.views import Pushed, WorkflowView
-from icefloe.store import audits, captures, definitions, runs, triggers
-from icefloe.store.audits import AuditRecord
+from icefloe.service.auditing import audit
+from icefloe.service.preconditions import refuse_if_changed
+from icefloe.service.views import Pushed, WorkflowView, state_of_workflow
+from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
-from icefloe.store.definitions import VersionRecord
+from icefloe.store.definitions import VersionRecord, WorkflowRecord
 from icefloe.workflow.consumers import consumers_of
 from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
-
-
-def current_user() -> str:
-    with suppressed.errors("current_user", KeyError, ImportError, OSError):
-        return getpass.getuser()
-    return "unknown"
 
 
 class ConsumerDroppedError(UsageError):
@@ -62,6 +56,7 @@ class Workflows:
         source_name: str,
         by: str | None = None,
         warnings: tuple[str, ...] = (),
+        seen: str | None = None,
     ) -> Pushed:
         """Store a definition as the workflow's next version, unless it says what the latest says already."""
         now = self._clock()
@@ -72,6 +67,7 @@ class Workflows:
             definitions.create_if_absent(connection, workflow.id, now)
             record = definitions.lock(connection, workflow.id)
             assert record is not None
+            _refuse_if_changed(record, seen)
             latest = definitions.version(connection, workflow.id, record.latest_version)
             if latest is not None and latest.digest == fingerprint:
                 return Pushed(workflow.id, latest.version, False, warnings)
@@ -82,9 +78,10 @@ class Workflows:
             text = canonical(packed.version.to_dict())
             definitions.add_version(
                 connection,
-                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
+                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, who(by)),
             )
             definitions.forgive(connection, workflow.id)  # what failed may have been mended
+            audit(connection, now, "push", workflow.id, {"version": version, "source": source_name}, by)
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
 
@@ -114,11 +111,11 @@ class Workflows:
         definition = cycles.ParsedDefinition(pushed, reader(mine, packed.contents.get))
         cycles.refuse_cycles(definition, others(), catalog=self._catalog)
 
-    def listing(self) -> list[WorkflowView]:
+    def listing(self, after: str | None = None, most: int | None = None) -> list[WorkflowView]:
+        """By id; ``after`` and ``most``: a page of them."""
         with self._database.read() as connection:
-            return [
-                self._view(connection, record.id) for record in definitions.listing(connection) if record.latest_version
-            ]
+            records = definitions.listing(connection, after=after, most=most)
+            return [self._view(connection, record.id) for record in records if record.latest_version]
 
     def exists(self, workflow_id: str) -> bool:
         with self._database.read() as connection:
@@ -139,22 +136,24 @@ class Workflows:
             raise NotFoundError(f"workflow {workflow_id} has no version {number}", hint="icefloe workflows")
         return found
 
-    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None) -> None:
-        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back."""
+    def set_paused(self, workflow_id: str, paused: bool, *, by: str | None = None, seen: str | None = None) -> None:
+        """Whether triggers may start it. Runs that exist are not touched. Going on forgives failures that held it back. ``seen``, here
+        and below: only while its :attr:`WorkflowView.state` is this one."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
-            definitions.lock(connection, workflow_id)
+            _refuse_if_changed(definitions.lock(connection, workflow_id), seen)
             definitions.set_paused(connection, workflow_id, paused)
             if not paused:
                 definitions.forgive(connection, workflow_id)
-            self._record(connection, "pause" if paused else "resume", workflow_id, by)
+            audit(connection, self._clock(), "pause" if paused else "resume", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
-    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None) -> None:
+    def set_active(self, workflow_id: str, active: bool, *, by: str | None = None, seen: str | None = None) -> None:
         """Whether anything may start it, triggers or people. Its triggers begin anew when it is activated again."""
         with self._database.write() as connection:
             self._cache.latest(connection, workflow_id)
             record = definitions.lock(connection, workflow_id)
+            _refuse_if_changed(record, seen)
             if record is None or record.active == active:
                 return
             definitions.set_active(connection, workflow_id, active)
@@ -162,11 +161,8 @@ class Workflows:
             if active:
                 definitions.forgive(connection, workflow_id)
                 definitions.touch(connection, workflow_id, self._clock())
-            self._record(connection, "activate" if active else "deactivate", workflow_id, by)
+            audit(connection, self._clock(), "activate" if active else "deactivate", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
-
-    def _record(self, connection: Connection, verb: str, workflow_id: str, by: str | None) -> None:
-        audits.add(connection, AuditRecord(self._clock(), by or current_user(), verb, workflow_id, {}))
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
         record = definitions.load(connection, workflow_id)
@@ -188,6 +184,12 @@ class Workflows:
             last_status=last.status if last else None,
             pushed_at=record.updated_at,
         )
+
+
+def _refuse_if_changed(record: WorkflowRecord | None, seen: str | None) -> None:
+    if record is not None:
+        now = state_of_workflow(record.latest_version, record.paused, record.active)
+        refuse_if_changed(f"workflow {record.id}", now, seen)
 
 
 def _refuse_dropped_consumers(connection: Connection, workflow: Workflow) -> None:

@@ -1,4 +1,4 @@
-"""Sees the writes of a PySpark driver, as :mod:`icefloe.spark.wire` does those of a Connect client.
+"""Sees the writes of a PySpark driver, as :mod:`icefloe.spark.write_interceptor` does those of a Connect client.
 
 A driver talks to its JVM through Python methods, a handful of which write. For the length of a step each of them asks the fence
 first. What reaches the JVM on other ways (``df._jdf``, a streaming query, a library in Java) is not seen: such tables belong

@@ -19,7 +19,7 @@ from icefloe.config import Config
 from icefloe.spark import memory
 from icefloe.spark.jars import spark_jars_folder
 from icefloe.spark.java import Java
-from icefloe.spark.record import ServerFolder, private_file
+from icefloe.spark.server_record import ServerFolder, private_file
 
 CORES = "spark.icefloe.cores"
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

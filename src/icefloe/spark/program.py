@@ -28,9 +28,9 @@ from icefloe.lake import Lake
 from icefloe.spark import batch, predecessors, scripts, session, targets
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import ProgramKind, ProgramOrder
+from icefloe.spark.program_order import ProgramKind, ProgramOrder
 from icefloe.spark.progress import ProgressLog
-from icefloe.spark.wire import WriteInterceptor
+from icefloe.spark.write_interceptor import WriteInterceptor
 from icefloe.whole_files import write_json
 
 

@@ -29,7 +29,7 @@ from icefloe.environment import for_spark_server
 from icefloe.errors import IcefloeError
 from icefloe.spark import jars, java
 from icefloe.spark.launch import ServerCommand, server_command
-from icefloe.spark.record import Lock, ServerFolder, ServerRecord
+from icefloe.spark.server_record import Lock, ServerFolder, ServerRecord
 from icefloe.spark.watchdog import ServerLaunch
 
 START_SECONDS = 180.0

@@ -17,9 +17,9 @@ from icefloe.config import Config
 from icefloe.environment import take_over
 from icefloe.spark import jars, java, memory
 from icefloe.spark.launch import QUIET_LOG
-from icefloe.spark.order import PROPERTIES, ProgramOrder
 from icefloe.spark.program import report, say
-from icefloe.spark.record import private_file
+from icefloe.spark.program_order import PROPERTIES, ProgramOrder
+from icefloe.spark.server_record import private_file
 from icefloe.spark.settings import as_properties, for_joining
 
 _MAIN = "import sys\nfrom icefloe.spark.submitted import main\nsys.exit(main())\n"

@@ -20,8 +20,8 @@ from icefloe.spark import batch, targets
 from icefloe.spark.driver import watched
 from icefloe.spark.failure import short_errors
 from icefloe.spark.fence import Fence
-from icefloe.spark.order import PROPERTIES, ProgramKind, ProgramOrder
 from icefloe.spark.program import carrier, carry_out, report, say
+from icefloe.spark.program_order import PROPERTIES, ProgramKind, ProgramOrder
 
 
 def main() -> int:

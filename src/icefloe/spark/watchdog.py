@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from icefloe.spark.process import ServerProcess
-from icefloe.spark.record import ServerFolder, ServerRecord, now
+from icefloe.spark.server_process import ServerProcess
+from icefloe.spark.server_record import ServerFolder, ServerRecord, now
 
 BUSY_SHARE = 0.05
 """Share of one core above which a server without clients counts as working. An idle Spark uses about 0.01."""

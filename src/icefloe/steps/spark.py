@@ -29,8 +29,8 @@ from icefloe.lake.pins import slug
 from icefloe.spark import jars, java, server, targets
 from icefloe.spark.fence import branches_of
 from icefloe.spark.marks import CapturedRange, Mark
-from icefloe.spark.order import ProgramKind as Script
-from icefloe.spark.order import ProgramOrder
+from icefloe.spark.program_order import ProgramKind as Script
+from icefloe.spark.program_order import ProgramOrder
 from icefloe.steps.contract import (
     Cause,
     Command,

@@ -137,6 +137,14 @@ class Database:
         finally:
             connection.close()
 
+    def server_facts(self) -> tuple[str, int]:
+        """PostgreSQL: its version, and how large this database is."""
+        with self.read() as connection:
+            row = connection.execute(
+                sa.text("SELECT current_setting('server_version'), pg_database_size(current_database())")
+            ).one()
+        return str(row[0]).partition(" ")[0], int(row[1])
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -301,12 +309,16 @@ def insert_if_absent(connection: Connection, table: sa.Table, values: Mapping[st
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-        done = connection.execute(sqlite_insert(table).values(values).on_conflict_do_nothing())
+        query: sa.Executable = sqlite_insert(table).values(values).on_conflict_do_nothing().returning(_ADDED)
     else:
         from sqlalchemy.dialects.postgresql import insert as postgres_insert
 
-        done = connection.execute(postgres_insert(table).values(values).on_conflict_do_nothing())
-    return done.rowcount == 1
+        query = postgres_insert(table).values(values).on_conflict_do_nothing().returning(_ADDED)
+    # Counted by what comes back: psycopg tells no row count here (SQLAlchemy 2.0).
+    return connection.execute(query).first() is not None
+
+
+_ADDED: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 def prepare_file(file: Path) -> None:

@@ -53,8 +53,11 @@ def load(connection: Connection, workflow_id: str) -> WorkflowRecord | None:
     return None if row is None else _workflow(row)
 
 
-def listing(connection: Connection) -> list[WorkflowRecord]:
-    return [_workflow(row) for row in connection.execute(sa.select(workflows).order_by(workflows.c.id))]
+def listing(connection: Connection, *, after: str | None = None, most: int | None = None) -> list[WorkflowRecord]:
+    query = sa.select(workflows).order_by(workflows.c.id).limit(most)
+    if after is not None:
+        query = query.where(workflows.c.id > after)
+    return [_workflow(row) for row in connection.execute(query)]
 
 
 def create_if_absent(connection: Connection, workflow_id: str, now: float) -> None:

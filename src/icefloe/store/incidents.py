@@ -84,8 +84,15 @@ def settle(connection: Connection, seq: int) -> None:
     connection.execute(sa.update(incidents).where(incidents.c.seq == seq).values(told=OVER, claim=""))
 
 
-def listing(connection: Connection, workflow_id: str | None, most: int) -> list[IncidentRecord]:
+def listing(
+    connection: Connection, workflow_id: str | None, most: int, before: int | None = None, only_open: bool = False
+) -> list[IncidentRecord]:
+    """Newest first; ``before``: older than this ``seq``."""
     query = sa.select(incidents).order_by(incidents.c.seq.desc()).limit(most)
+    if before is not None:
+        query = query.where(incidents.c.seq < before)
+    if only_open:
+        query = query.where(sa.text("closed_at IS NULL"))
     if workflow_id is not None:
         query = query.where(incidents.c.workflow_id == workflow_id)
     return [IncidentRecord(*row) for row in connection.execute(query)]

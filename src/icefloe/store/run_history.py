@@ -159,7 +159,7 @@ def iterations(
     return [(int(row[0]), str(row[1]), str(row[2])) for row in rows]
 
 
-def _line(row: sa.Row[*tuple[Any, ...]]) -> RunLine:
+def _line(row: Any) -> RunLine:
     values = dict(row._mapping)
     values["initiator"] = json.loads(values["initiator"]) if values["initiator"] else {}
     values["cause"] = json.loads(values["cause"]) if values["cause"] else None

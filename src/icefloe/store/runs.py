@@ -350,16 +350,32 @@ def listing(
     status: str | None = None,
     most: int = 50,
     before: int | None = None,
+    since: int | None = None,
+    until: int | None = None,
 ) -> list[RunRecord]:
-    """Newest first, without iterations of a foreach; ``before`` is the ``seq`` to go on from."""
-    query = sa.select(runs).where(_IS_LISTED)
-    if workflow_id is not None:
-        query = query.where(runs.c.workflow_id == workflow_id)
-    if status is not None:
-        query = query.where(runs.c.status == status)
+    """Newest first, without iterations of a foreach; ``before`` is the ``seq`` to go on from, ``since`` (with it) and ``until``
+    (without it) bound the whole."""
+    query = _listed(sa.select(runs), workflow_id, status)
     if before is not None:
         query = query.where(runs.c.seq < before)
+    if since is not None:
+        query = query.where(runs.c.seq >= since)
+    if until is not None:
+        query = query.where(runs.c.seq < until)
     return [_run(row) for row in connection.execute(query.order_by(runs.c.seq.desc()).limit(most))]
+
+
+def count(connection: Connection, *, workflow_id: str | None, status: str | None, most: int) -> int:
+    """At most ``most``: no more are looked at."""
+    some = _listed(sa.select(runs.c.seq), workflow_id, status).limit(most).subquery()
+    return int(connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one())
+
+
+def _listed(query: sa.Select[Any], workflow_id: str | None, status: str | None) -> sa.Select[Any]:
+    query = query.where(_IS_LISTED)
+    if workflow_id is not None:
+        query = query.where(runs.c.workflow_id == workflow_id)
+    return query if status is None else query.where(runs.c.status == status)
 
 
 def load_attempts(connection: Connection, run_id: str, step_id: str | None = None) -> list[AttemptRecord]:

@@ -111,6 +111,48 @@ def listing(
     return [_record(row) for row in connection.execute(query)]
 
 
+@dataclass(frozen=True, slots=True)
+class DaySum:
+    """What the lines of one day come to; ``day`` counts from 1970, in UTC."""
+
+    day: int
+    runs: int
+    read_files: int
+    read_rows: int
+    read_bytes: int
+    instead_files: int
+    instead_rows: int
+    instead_bytes: int
+    seconds: float
+    timed: int
+
+
+def by_day(connection: Connection, *, workflow_id: str | None, since: float) -> list[DaySum]:
+    """Summed by the database: a day may have many thousand lines. The oldest first."""
+    day = sa.cast(sa.func.floor(savings.c.recorded_at / 86_400), sa.Integer)
+    sizes = ("read_files", "read_rows", "read_bytes", "instead_files", "instead_rows", "instead_bytes")
+    query = (
+        sa.select(
+            day.label("day"),
+            sa.func.count().label("runs"),
+            *(sa.func.sum(savings.c[name]).label(name) for name in sizes),
+            sa.func.coalesce(sa.func.sum(savings.c.seconds), 0.0).label("seconds"),
+            sa.func.count(savings.c.seconds).label("timed"),
+        )
+        .where(savings.c.recorded_at >= since)
+        .group_by(day)
+        .order_by(day)
+    )
+    if workflow_id is not None:
+        query = query.where(savings.c.workflow_id == workflow_id)
+    # PostgreSQL sums large numbers as decimals.
+    counts = ("day", "runs", *sizes, "timed")
+    return [
+        DaySum(**{name: int(row[name]) for name in counts}, seconds=float(row["seconds"]))
+        for row in connection.execute(query).mappings()
+    ]
+
+
 def roll_up(connection: Connection, due: sa.ColumnElement[bool], most: int) -> list[tuple[str, str, str]]:
     """Add lines that are due to the totals. Returns their keys: whoever calls deletes them in the same transaction."""
     query = sa.select(savings).where(due).order_by(savings.c.recorded_at).limit(most)

@@ -63,8 +63,13 @@ def after(connection: Connection, name: str, seq: int, most: int = 100) -> list[
     return [_signal(row) for row in connection.execute(query)]
 
 
-def newest(connection: Connection, name: str | None = None, most: int = 100) -> list[SignalRecord]:
+def newest(
+    connection: Connection, name: str | None = None, most: int = 100, before: int | None = None
+) -> list[SignalRecord]:
+    """``before``: older than this ``seq``."""
     query = sa.select(signals).order_by(signals.c.seq.desc()).limit(most)
+    if before is not None:
+        query = query.where(signals.c.seq < before)
     return [_signal(row) for row in connection.execute(query if name is None else query.where(signals.c.name == name))]
 
 

@@ -8,7 +8,7 @@ from icefloe.config import AlertSettings, SchedulerSettings
 from icefloe.store import incidents as stored
 from icefloe.store.database import Database
 from icefloe.store.incidents import IncidentRecord
-from icefloe.triggers import completeness, incidents, messages
+from icefloe.triggers import incidents, messages, table_watermarks
 from icefloe.triggers.clocks import AgeTracker, Clock
 from icefloe.triggers.messages import Messenger
 from icefloe.triggers.pending_changes import PendingChanges
@@ -52,7 +52,7 @@ class Alerts:
         oldest = self._oldest(snapshot, observed or [])
         idle = self._idle(snapshot)
         awaited = snapshot.plan.completeness
-        unreadable = completeness.unreadable_watermarks(awaited, tables.table_property)
+        unreadable = table_watermarks.unreadable_watermarks(awaited, tables.table_property)
         current = (
             incidents.current_incidents(snapshot, observed, oldest, idle, unreadable) if snapshot.record.active else []
         )

@@ -11,13 +11,13 @@ from icefloe.lake import Lake
 from icefloe.store import definitions, triggers
 from icefloe.store.database import Database
 from icefloe.store.triggers import TriggerRecord
-from icefloe.triggers import completeness, workflow_snapshots
+from icefloe.triggers import table_watermarks, workflow_snapshots
 from icefloe.triggers.clocks import AgeTracker, Clock
-from icefloe.triggers.completeness import UnreadableWatermark
 from icefloe.triggers.judgement import SignalReader, first_state, judge
 from icefloe.triggers.next_fires import next_fires
 from icefloe.triggers.plans import text_of
 from icefloe.triggers.table_watch import Question, TableWatch
+from icefloe.triggers.table_watermarks import UnreadableWatermark
 from icefloe.triggers.verdicts import Verdict
 from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 
@@ -97,7 +97,7 @@ def explain(
                 row.state.get("problem") if row else None,
             )
         )
-    return explanations, completeness.unreadable_watermarks(snapshot.plan.completeness, tables.table_property)
+    return explanations, table_watermarks.unreadable_watermarks(snapshot.plan.completeness, tables.table_property)
 
 
 def _snapshot_of(database: Database, workflow_id: str, catalog: str) -> WorkflowSnapshot | None:

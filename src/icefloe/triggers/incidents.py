@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from icefloe.store.incidents import IncidentRecord
-from icefloe.triggers.completeness import UnreadableWatermark
 from icefloe.triggers.pending_changes import PendingChanges
 from icefloe.triggers.sources import WatchedTable
+from icefloe.triggers.table_watermarks import UnreadableWatermark
 from icefloe.triggers.workflow_snapshots import WorkflowSnapshot
 from icefloe.workflow import durations
 from icefloe.workflow.model import AlertEvent, MaxLag

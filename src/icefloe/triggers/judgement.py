@@ -13,7 +13,7 @@ from icefloe.config import SchedulerSettings
 from icefloe.store import signals as stored_signals
 from icefloe.store.database import Database
 from icefloe.store.signals import SignalRecord
-from icefloe.triggers import completeness, incremental, time_events
+from icefloe.triggers import incremental, table_watermarks, time_events
 from icefloe.triggers.clocks import AgeTracker
 from icefloe.triggers.failures import Patience
 from icefloe.triggers.fire_times import FireTimes
@@ -44,7 +44,7 @@ class SignalReader:
     """Reads signals and watermarks, and what tables say of themselves."""
 
     database: Database
-    properties: completeness.Properties
+    properties: table_watermarks.Properties
 
     def after(self, name: str, seq: int) -> list[SignalRecord]:
         with self.database.read() as connection:
@@ -303,8 +303,8 @@ def _watermark(
     valid_through = signals.watermark(table)
     fires = [] if valid_through is None else boundaries(trigger, passed, valid_through, time_events.MOST_AT_ONCE)
     if not fires:
-        own = completeness.stated_watermark(table, signals.properties)
-        if isinstance(own, completeness.UnreadableWatermark):
+        own = table_watermarks.stated_watermark(table, signals.properties)
+        if isinstance(own, table_watermarks.UnreadableWatermark):
             return Judgement(blocked(own.message, own.hint))
         if valid_through is None:
             return Judgement(nothing(f"nobody has said yet how far {table} is complete"))

@@ -21,7 +21,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel
 
 from icefloe.errors import UsageError
 from icefloe.workflow import model
@@ -37,7 +39,7 @@ from icefloe.workflow.problems import Findings, Position, suggestion
 from icefloe.workflow.resolution import literal
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.settings import check
-from icefloe.workflow.step_types import BUILTIN, StepTypes
+from icefloe.workflow.step_types import BUILTIN, StepTypes, WriteSettings
 from icefloe.workflow.validation import validate
 from icefloe.workflow.values import Mismatch, ParamType, clip
 
@@ -85,7 +87,9 @@ def constant(value: Literals) -> Constant:
 ParamInput: TypeAlias = "Literals | Expression | Provided | Constant"
 
 
-_STEP_OPTIONS = [item for item in declared(model.StepBase) if item.name not in ("id", "params")]
+_STEP_OPTIONS = [item.name for item in declared(model.StepBase) if item.name not in ("id", "params")]
+_OTHERWISE_GIVEN = ("id", "run_strategy", "params", "steps", "transitions", "triggers")
+_WORKFLOW_OPTIONS = [item.name for item in declared(model.Workflow) if item.name not in _OTHERWISE_GIVEN]
 
 
 class Node:
@@ -167,20 +171,7 @@ class _Body:
         **common: Any,
     ) -> Node:
         """An IpCapture step: what changed in the sources since this consumer last committed."""
-        found = {
-            "source_tables": list(source_tables),
-            "columns": columns,
-            "capture_mode": capture_mode,
-            "data_operations": data_operations,
-            "on_other_operations": on_other_operations,
-            "on_gap": on_gap,
-            "on_empty": on_empty,
-            "range_columns": range_columns,
-            "consumer": consumer,
-            "start": start,
-            "pin": pin,
-        }
-        return self.job(id, "IpCapture", {**_given(found), **(settings or {})}, **common)
+        return self._typed("IpCapture", locals())
 
     def commit(self, id: str, *captures: Node | str, allow_ignored: bool = False, **common: Any) -> Node:
         """An IpCommit step: moves the checkpoints of the captures."""
@@ -211,22 +202,29 @@ class _Body:
     ) -> Node:
         """SQL text, a ``.sql`` or ``.py`` file, or ``module:function``; ``table`` makes Icefloe write the result, and ``write`` says more of
         how (``lookback``, ``range``, ``compact``, ``search``, ``lookup_tables``, ``properties``)."""
-        named = {"table": table, "keys": keys, "pattern": pattern, "partition_by": partition_by}
-        whole = {**_given(named), **(write or {})}
-        if whole and "table" not in whole:
+        named = _among(WriteSettings, locals()) | dict(write or {})
+        if named and "table" not in named:
             self._error(id, "keys, pattern, partition_by and write need a table to write to", hint="table='db.target'")
-        found = _given({"script": script, "write": whole, "conf": conf})
-        return self.job(id, "Spark", {**found, **(settings or {})}, **common)
+        return self._typed("Spark", {**locals(), "write": named})
 
-    def shell(self, id: str, script: str, *, env: Mapping[str, str] | None = None, **common: Any) -> Node:
+    def shell(
+        self, id: str, script: str, *, env: Mapping[str, str] | None = None, files: Sequence[str] = (), **common: Any
+    ) -> Node:
         """A shell script, or the name of a ``.sh`` file."""
-        return self.job(id, "Shell", _given({"script": script, "env": env}), **common)
+        return self._typed("Shell", locals())
 
     def python(
-        self, id: str, script: str, *, args: Sequence[Any] = (), env: Mapping[str, str] | None = None, **common: Any
+        self,
+        id: str,
+        script: str,
+        *,
+        args: Sequence[Any] = (),
+        env: Mapping[str, str] | None = None,
+        files: Sequence[str] = (),
+        **common: Any,
     ) -> Node:
         """Python text, a ``.py`` file, or ``module:function``, in a process of its own."""
-        return self.job(id, "Python", _given({"script": script, "args": args, "env": env}), **common)
+        return self._typed("Python", locals())
 
     def http(
         self,
@@ -235,11 +233,20 @@ class _Body:
         *,
         method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] | None = None,
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
         body: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        expect: Sequence[int] = (),
         **common: Any,
     ) -> Node:
         """One HTTP request."""
-        return self.job(id, "Http", _given({"url": url, "method": method, "headers": headers, "body": body}), **common)
+        return self._typed("Http", locals())
+
+    def _typed(self, type: str, given: Mapping[str, Any]) -> Node:
+        """A job with those of a method's arguments that are settings of its type."""
+        step_type = BUILTIN.find(type)
+        assert step_type is not None and step_type.settings is not None
+        settings = _among(step_type.settings, given) | dict(given.get("settings") or {})
+        return self.job(given["id"], type, settings, **given["common"])
 
     def noop(self, id: str, **common: Any) -> Node:
         """A place to branch and join."""
@@ -346,7 +353,7 @@ class _Body:
             self._findings.error("step.duplicate-id", f"the step id '{clip(step_id)}' is used twice", place)
         self._places.steps.setdefault(step_id, place)
         given = dict(common)
-        options = {item.name: given.pop(item.name) for item in _STEP_OPTIONS if item.name in given}
+        options = {name: given.pop(name) for name in _STEP_OPTIONS if name in given}
         base = {"id": step_id, **self._checked(model.StepBase, options, step_id)}
         named = {**given.pop("params", {}), **given}
         params = [self._param(name, value, step_id) for name, value in named.items()]
@@ -423,26 +430,16 @@ class Pipeline(_Body):
         params: Mapping[str, ParamInput] | None = None,
         **more_params: ParamInput,
     ) -> None:
+        given = locals()
+        options = {name: given[name] for name in _WORKFLOW_OPTIONS}
+        strategy = {"rule": run_strategy, "concurrency": concurrency}
         super().__init__(Findings(), Places(workflow=_caller()), types)
         if not is_workflow_id(id):
             self._findings.error("workflow.id", f"'{clip(str(id))}' cannot be a workflow's id", self._places.workflow)
         self.id = id
         named = [self._param(key, value, None) for key, value in {**(params or {}), **more_params}.items()]
-        options = {
-            "name": name,
-            "description": description,
-            "owner": owner,
-            "tags": tags,
-            "criticality": criticality,
-            "run_strategy": {"rule": run_strategy, "concurrency": concurrency},
-            "step_concurrency": step_concurrency,
-            "timeout": timeout,
-            "retry": retry,
-            "freshness": freshness,
-            "alerting": alerting,
-        }
         self._fields: dict[str, Any] = {
-            **self._checked(model.Workflow, options, None),
+            **self._checked(model.Workflow, options | {"run_strategy": strategy}, None),
             "id": id,
             "triggers": tuple(triggers),
             "params": tuple(param for param in named if param is not None),
@@ -498,9 +495,7 @@ def cron(
     params: Mapping[str, ParamInput] | None = None,
 ) -> model.CronTrigger:
     """``cron("@daily")``, ``cron("0 3 * * *", "Europe/Berlin")``."""
-    schedule = {"fuzzy_max_delay": jitter, "start": start, "end": end, "catch_up": catch_up}
-    values = checked(model.CronTrigger, {"cron": expression, "timezone": timezone, **schedule})
-    return model.CronTrigger(**values, params=_params(params))
+    return _trigger(model.CronTrigger, locals())
 
 
 def every(
@@ -513,10 +508,7 @@ def every(
     params: Mapping[str, ParamInput] | None = None,
 ) -> model.IntervalTrigger:
     """``every("15m")``."""
-    schedule = {"fuzzy_max_delay": jitter, "start": start, "end": end, "catch_up": catch_up}
-    return model.IntervalTrigger(
-        **checked(model.IntervalTrigger, {"every": interval, **schedule}), params=_params(params)
-    )
+    return _trigger(model.IntervalTrigger, locals())
 
 
 def incremental(
@@ -535,21 +527,7 @@ def incremental(
     params: Mapping[str, ParamInput] | None = None,
 ) -> model.IncrementalTrigger:
     """A run when a source has changes that this workflow has not seen."""
-    options = {
-        "tables": tables,
-        "at_most_every": at_most_every,
-        "max_age": max_age,
-        "quiet_period": quiet_period,
-        "min_rows": min_rows,
-        "min_files": min_files,
-        "min_bytes": min_bytes,
-        "operations": operations,
-        "partitions": partitions,
-        "require": require,
-        "consumer": consumer,
-        "allow_cycle": allow_cycle,
-    }
-    return model.IncrementalTrigger(**checked(model.IncrementalTrigger, options), params=_params(params))
+    return _trigger(model.IncrementalTrigger, locals())
 
 
 def watermark(
@@ -560,25 +538,33 @@ def watermark(
     params: Mapping[str, ParamInput] | None = None,
 ) -> model.WatermarkTrigger:
     """A run each time a table is complete up to a further boundary: ``watermark("db.events", "1h")``."""
-    values = checked(model.WatermarkTrigger, {"table": table, "every": every, "timezone": timezone})
-    return model.WatermarkTrigger(**values, params=_params(params))
+    return _trigger(model.WatermarkTrigger, locals())
 
 
 def signal(name: str, **match: Literals) -> model.SignalTrigger:
     """A run when a signal of this name, with these parameters, is published."""
-    return signals(model.SignalCondition(name, _matches(match)))
+    matches = tuple(model.SignalMatch(literal(key, value)) for key, value in match.items())
+    return signals(model.SignalCondition(name, matches))
 
 
 def signals(
-    *conditions: str | model.SignalCondition,
+    *signals: str | model.SignalCondition,
     condition: str | None = None,
     dedup: str | None = None,
     params: Mapping[str, ParamInput] | None = None,
 ) -> model.SignalTrigger:
     """A run when all of these signals have been published: names, or ``SignalCondition`` with what they must say."""
-    waited = tuple(model.SignalCondition(item) if isinstance(item, str) else item for item in conditions)
-    options = checked(model.SignalTrigger, {"condition": condition, "dedup": dedup})
-    return model.SignalTrigger(signals=waited, **options, params=_params(params))
+    return _trigger(model.SignalTrigger, locals())
+
+
+TriggerT = TypeVar("TriggerT", bound=model.TriggerBase)
+
+
+def _trigger(cls: type[TriggerT], given: Mapping[str, Any]) -> TriggerT:
+    """A trigger with a function's arguments, under any of the names that YAML knows for them."""
+    options = {name: value for name, value in given.items() if name != "params"}
+    params = tuple(_param(name, value) for name, value in (given["params"] or {}).items())
+    return cls(**checked(cls, options), params=params)
 
 
 # --- odds ----------------------------------------------------------------------------------------------------------------
@@ -595,14 +581,6 @@ def _param(name: str, value: Any) -> Param:
     return literal(name, value)
 
 
-def _params(params: Mapping[str, ParamInput] | None) -> tuple[Param, ...]:
-    return tuple(_param(name, value) for name, value in (params or {}).items())
-
-
-def _matches(match: Mapping[str, Literals]) -> tuple[model.SignalMatch, ...]:
-    return tuple(model.SignalMatch(literal(name, value)) for name, value in match.items())
-
-
 def _type(word: str) -> ParamType:
     for kind in ParamType:
         if word.lower() == kind.notation:
@@ -615,6 +593,11 @@ def _type(word: str) -> ParamType:
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Without what was left out; an empty list or map is the same as nothing said."""
     return {key: value for key, value in values.items() if value is not None and value not in ((), [], {})}
+
+
+def _among(schema: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some arguments that are settings of a schema."""
+    return _given({name: value for name, value in given.items() if name in schema.model_fields})
 
 
 def _plain(value: Any) -> Any:

@@ -222,13 +222,13 @@ class Fields:
         if node is None:
             return ()
         items = node.items if isinstance(node, ListNode) else [node]
-        found = []
+        texts = []
         for item in items:
             if isinstance(item, ScalarNode) and item.value is not None and not isinstance(item.value, bool):
-                found.append(item.text)
+                texts.append(item.text)
             else:
                 self.error("definition.wrong-type", f"'{name}' holds texts, this is {describe(item)}", item.position)
-        return tuple(found)
+        return tuple(texts)
 
     def map(self, name: str) -> MapNode | None:
         node = self.get(name)
@@ -236,9 +236,9 @@ class Fields:
             return None
         if isinstance(node, ScalarNode) and node.value is None:
             return MapNode(node.position)
-        found = as_map(node)
-        if found is not None:
-            return found
+        map_node = as_map(node)
+        if map_node is not None:
+            return map_node
         self.wrong(name, "a map")
         return None
 

@@ -16,7 +16,7 @@ from icefloe.workflow.values import clip
 def checked(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a class of the model as its arguments: durations in seconds, words as choices, maps as parts of
     their own. None says nothing. Raises ValueError with a reason."""
-    fields = {word: item for item in declared(cls) for word in (item.name, item.key)}
+    fields = {word: item for item in declared(cls) for word in (item.name, item.key, *item.others)}
     values = {}
     for name, value in options.items():
         if name not in fields:

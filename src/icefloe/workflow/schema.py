@@ -167,22 +167,22 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
             return part
         if "$ref" in part:
             return put(definitions[part["$ref"].rsplit("/", 1)[1]])
-        found = {key: put(value) for key, value in part.items() if key != "title"}
-        kind = found.get("type")
+        loosened = {key: put(value) for key, value in part.items() if key != "title"}
+        kind = loosened.get("type")
         if kind in ("integer", "number", "boolean"):
-            found["type"] = [kind, "string"]
-        if "enum" in found or "const" in found:
-            known = found.pop("enum", None) or [found.pop("const")]
+            loosened["type"] = [kind, "string"]
+        if "enum" in loosened or "const" in loosened:
+            known = loosened.pop("enum", None) or [loosened.pop("const")]
             spelled = [
                 word for value in known for word in dict.fromkeys((value, str(value).lower(), str(value).upper()))
             ]
             return {
-                **{k: v for k, v in found.items() if k != "type"},
+                **{k: v for k, v in loosened.items() if k != "type"},
                 "anyOf": [{"enum": spelled}, {"pattern": "\\$\\{"}],
             }
         if kind == "array":
-            return {"anyOf": [found, {"type": "string"}]}
-        return found
+            return {"anyOf": [loosened, {"type": "string"}]}
+        return loosened
 
     loose = put(schema)
     # Keys may be written in camelCase too.

@@ -84,13 +84,13 @@ def read_alerting(fields: Fields) -> Alerting | None:
 def _events(fields: Fields) -> tuple[AlertEvent, ...]:
     if "events" not in fields:
         return tuple(AlertEvent)
-    found = []
+    events = []
     for word in fields.texts("events"):
         try:
-            found.append(choose(AlertEvent, word, "alert event", "events"))
+            events.append(choose(AlertEvent, word, "alert event", "events"))
         except InvalidValueError as error:
             fields.error(error.code, str(error), fields.at("events"), error.hint)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(events))
 
 
 def _templates(fields: Fields) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from icefloe.workflow.document import Entry, MapNode, Node, ScalarNode, describe
@@ -23,34 +24,19 @@ from icefloe.workflow.values import clip
 
 def read_dependencies(fields: Fields) -> tuple[SignalDependency, ...]:
     """``signal_dependencies: [name, {name, match_params: {key: value | {value, operator}}}]``."""
-    found = []
-    for item in _as_items(fields, "signal_dependencies"):
-        inner = _signal(item, fields.findings)
-        name = inner.text("name") if isinstance(inner, Fields) else inner
-        if name is not None:
-            match = read_match(inner) if isinstance(inner, Fields) else ()
-            found.append(SignalDependency(name, match))
-    return tuple(found)
+    signals = _signals(fields, "signal_dependencies")
+    return tuple(SignalDependency(name, read_match(inner) if inner else ()) for name, inner in signals)
 
 
 def read_outputs(fields: Fields) -> tuple[SignalOutput, ...]:
     """``signal_outputs: [name, {name, params: {…}}]``."""
-    found = []
-    for item in _as_items(fields, "signal_outputs"):
-        inner = _signal(item, fields.findings)
-        if isinstance(inner, Fields):
-            name, node = inner.text("name"), inner.map("params")
-            params = read_params(node.entries.values(), fields.findings) if node is not None else ()
-        else:
-            name, params = inner, ()
-        if name is not None:
-            found.append(SignalOutput(name, params))
-    return tuple(found)
+    signals = _signals(fields, "signal_outputs")
+    return tuple(SignalOutput(name, read_nested_params(inner) if inner else ()) for name, inner in signals)
 
 
 def read_watermark_dependencies(fields: Fields) -> tuple[WatermarkDependency, ...]:
     """``watermark_dependencies: [{table: db.t, reached: "${DATE}"}]``."""
-    found = []
+    dependencies = []
     for item in _as_items(fields, "watermark_dependencies"):
         if not isinstance(item, MapNode):
             _wrong(item, "a map {table, reached}", fields.findings)
@@ -63,19 +49,21 @@ def read_watermark_dependencies(fields: Fields) -> tuple[WatermarkDependency, ..
         if table is None or entry is None:
             inner.error("definition.missing-key", "a watermark dependency needs 'table' and 'reached'", item.position)
         elif reached is not None:
-            found.append(WatermarkDependency(table, Param("reached", reached.type, reached.value, reached.expression)))
-    return tuple(found)
+            dependencies.append(
+                WatermarkDependency(table, Param("reached", reached.type, reached.value, reached.expression))
+            )
+    return tuple(dependencies)
 
 
 def read_match(fields: Fields) -> tuple[SignalMatch, ...]:
     """``match_params``: a value to equal, or ``{value | expression, operator}``."""
     node = fields.map("match_params")
-    found = []
+    matches = []
     for entry in node.entries.values() if node is not None else ():
         match = _match(entry, fields.findings)
         if match is not None:
-            found.append(match)
-    return tuple(found)
+            matches.append(match)
+    return tuple(matches)
 
 
 def _match(entry: Entry, findings: Findings) -> SignalMatch | None:
@@ -118,16 +106,26 @@ def _as_items(fields: Fields, name: str) -> list[Node]:
     return list(fields.items(name))
 
 
-def _signal(item: Node, findings: Findings) -> Fields | str | None:
-    if isinstance(item, ScalarNode) and isinstance(item.value, str):
-        return item.value
-    if isinstance(item, MapNode):
-        inner = Fields(item, "signal", findings)
-        if "name" not in inner:
-            inner.error("definition.missing-key", "a signal needs a name", item.position)
-        return inner
-    _wrong(item, "a signal's name or a map {name, match_params}", findings)
-    return None
+def _signals(fields: Fields, key: str) -> Iterator[tuple[str, Fields | None]]:
+    """The names under a key, each with what its map says further."""
+    for item in _as_items(fields, key):
+        if isinstance(item, ScalarNode) and isinstance(item.value, str):
+            yield item.value, None
+        elif isinstance(item, MapNode):
+            inner = Fields(item, "signal", fields.findings)
+            name = inner.text("name")
+            if name is not None:
+                yield name, inner
+            elif "name" not in inner:
+                inner.error("definition.missing-key", "a signal needs a name", item.position)
+        else:
+            _wrong(item, "a signal's name or a map {name, match_params}", fields.findings)
+
+
+def read_nested_params(fields: Fields) -> tuple[Param, ...]:
+    """What stands under ``params:``, where nothing else is a parameter."""
+    node = fields.map("params")
+    return read_params(node.entries.values(), fields.findings) if node is not None else ()
 
 
 def _wrong(node: Node, expected: str, findings: Findings) -> None:

@@ -55,9 +55,9 @@ class StepReader:
             )
         read: list[tuple[Step, Fields]] = []
         for item in fields.items(name):
-            found = self._item(item)
-            if found is not None:
-                read.append(found)
+            with_fields = self._item(item)
+            if with_fields is not None:
+                read.append(with_fields)
         if name not in fields:
             self._error("definition.missing-key", f"'{fields.level.name}' has no 'jobs'", fields.position, "add jobs:")
         steps = [step for step, _ in read]
@@ -249,7 +249,7 @@ class StepReader:
 
     def _ranges(self, fields: Fields, step_id: str) -> list[Param]:
         node = fields.map("ranges")
-        found = []
+        params = []
         for entry in node.entries.values() if node else ():
             if not isinstance(entry.value, MapNode):
                 self._error(
@@ -267,8 +267,8 @@ class StepReader:
             ]
             if all(word is not None for word in words):
                 expression = f"Util.intsBetween({', '.join(str(word) for word in words)})"
-                found.append(Param(entry.key, ParamType.LONG_ARRAY, expression=expression))
-        return found
+                params.append(Param(entry.key, ParamType.LONG_ARRAY, expression=expression))
+        return params
 
     def _bound(self, bounds: Fields, name: str, default: str | None) -> str | None:
         """A bound of a range: a number, or ``${x}`` / the name of a parameter."""

@@ -20,24 +20,22 @@ from icefloe.workflow.model import (
     TRIGGER_KINDS,
     CronTrigger,
     IntervalTrigger,
-    Param,
     SignalCondition,
     SignalTrigger,
     Trigger,
     WatermarkTrigger,
 )
-from icefloe.workflow.parameters import read_params
 from icefloe.workflow.places import Places
 from icefloe.workflow.problems import Findings, suggestion
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.values import clip
-from icefloe.workflow.yaml_signals import read_match
+from icefloe.workflow.yaml_signals import read_match, read_nested_params
 
 
 def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigger, ...]:
     """All triggers in a ``Trigger:`` value."""
     items = node.items if isinstance(node, ListNode) else [node]
-    found: list[Trigger] = []
+    triggers: list[Trigger] = []
     for item in items:
         if isinstance(item, ScalarNode) and isinstance(item.value, str):
             item = MapNode(item.position, {"cron": Entry("cron", item.position, item)})
@@ -50,9 +48,9 @@ def read_triggers(node: Node, findings: Findings, places: Places) -> tuple[Trigg
             )
             continue
         for trigger in _read_map(item, findings):
-            found.append(trigger)
+            triggers.append(trigger)
             places.triggers.append(item.position)
-    return tuple(found)
+    return tuple(triggers)
 
 
 def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
@@ -66,7 +64,7 @@ def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
             suggestion(key, LEVELS["trigger"].names(), "kinds"),
         )
         return []
-    found = []
+    triggers = []
     beside = {key: entry for key, entry in node.entries.items() if entry not in kinds.values()}
     if len(kinds) > 1 and beside:
         entry = next(iter(beside.values()))
@@ -81,8 +79,8 @@ def _read_map(node: MapNode, findings: Findings) -> list[Trigger]:
         cls = TRIGGER_KINDS[name]
         trigger = _trigger(cls, _fields(entry, beside, f"{name} trigger", declaration(cls, cls.bare).key, findings))
         if trigger is not None:
-            found.append(trigger)
-    return found
+            triggers.append(trigger)
+    return triggers
 
 
 def _fields(entry: Entry, beside: dict[str, Entry], level: str, main: str, findings: Findings) -> Fields:
@@ -93,11 +91,6 @@ def _fields(entry: Entry, beside: dict[str, Entry], level: str, main: str, findi
     elif not (isinstance(entry.value, ScalarNode) and entry.value.value in (None, True)):
         options[main] = Entry(main, entry.position, entry.value)
     return Fields(MapNode(entry.position, options), level, findings)
-
-
-def _params(fields: Fields) -> tuple[Param, ...]:
-    node = fields.map("params")
-    return read_params(node.entries.values(), fields.findings) if node is not None else ()
 
 
 _NEEDS: dict[type[Trigger], tuple[str, str, str]] = {
@@ -124,7 +117,7 @@ def _trigger(cls: Any, fields: Fields) -> Trigger | None:
                 code, message, hint = _NEEDS[cls]
                 fields.error(code, message, fields.position, hint)
             return None
-    trigger: Trigger = cls(**values, params=_params(fields))
+    trigger: Trigger = cls(**values, params=read_nested_params(fields))
     return trigger
 
 
@@ -151,19 +144,19 @@ def _conditions(item: Node, findings: Findings) -> list[SignalCondition]:
         return []
     if any(LEVELS["signal"].match(key) == "name" for key in item.entries):
         return [_condition(Fields(item, "signal", findings))]
-    found = []
+    conditions = []
     for entry in item.entries.values():
         if isinstance(entry.value, MapNode):
-            found.append(replace(_condition(Fields(entry.value, "signal", findings)), name=entry.key))
+            conditions.append(replace(_condition(Fields(entry.value, "signal", findings)), name=entry.key))
         elif isinstance(entry.value, ScalarNode) and entry.value.value is None:
-            found.append(SignalCondition(entry.key))
+            conditions.append(SignalCondition(entry.key))
         else:
             findings.error(
                 "definition.wrong-type",
                 f"'{clip(entry.key)}' must be a map, this is {describe(entry.value)}",
                 entry.value.position,
             )
-    return found
+    return conditions
 
 
 def _partitions(fields: Fields) -> dict[str, list[str | int | bool]]:

@@ -23,7 +23,7 @@ from icefloe.lake import Lake
 from icefloe.service import project as projects
 from icefloe.spark.fence import Fence, Fencing
 from icefloe.spark.marks import PROPERTY, STATEMENT, Mark
-from icefloe.spark.wire import WriteInterceptor
+from icefloe.spark.write_interceptor import WriteInterceptor
 
 TABLE = "db.t"
 

@@ -7,7 +7,7 @@ from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.proto import commands_pb2 as commands
 
 from icefloe.spark.targets import Effect
-from icefloe.spark.wire import StreamingError, written_by
+from icefloe.spark.write_interceptor import StreamingError, written_by
 
 V1, V2 = commands.WriteOperation, commands.WriteOperationV2
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from icefloe.workflow.model import Param, Transition, Workflow
 from icefloe.workflow.problems import Severity
 from icefloe.workflow.reserved import LEVELS
 from icefloe.workflow.schema import json_schema
+from icefloe.workflow.step_types import BUILTIN
 from icefloe.workflow.values import ParamType
 from icefloe.workflow.yaml_writer import to_yaml
 
@@ -215,6 +217,15 @@ def test_a_policy_can_be_a_map_in_python_as_in_yaml(cls: type) -> None:
 def test_the_limits_of_yaml_hold_in_python(make: Callable[[], Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         make()
+
+
+@pytest.mark.parametrize("name", ["IpCapture", "Spark", "Shell", "Python", "Http"])
+def test_every_setting_can_be_said_in_python(name: str) -> None:
+    step_type = BUILTIN.find(name)
+    assert step_type is not None and step_type.settings is not None
+    method = {"IpCapture": builder.Pipeline.capture}.get(name) or getattr(builder.Pipeline, step_type.key)
+    known = signature(method).parameters.keys()
+    assert "settings" in known or step_type.settings.model_fields.keys() <= known
 
 
 # --- schema and reference ------------------------------------------------------------------------------------------------

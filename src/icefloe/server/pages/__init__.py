@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import home, login, runs, workflows
+from icefloe.server.pages import captures, consumers, home, lineage, login, runs, savings, system, tables, workflows
 
-ROUTERS = (login.router, home.router, workflows.router, runs.router)
+ROUTERS = (
+    login.router,
+    home.router,
+    workflows.router,
+    runs.router,
+    tables.router,
+    consumers.router,
+    captures.router,
+    lineage.router,
+    savings.router,
+    system.router,
+)

@@ -26,9 +26,8 @@ BEAT_SECONDS = 15.0
     "/changes",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"}},
-    operation_id="followChanges",
 )
-async def changes(
+async def follow_changes(
     request: Request, actor: CurrentActor, last_event_id: Annotated[str | None, Header(max_length=200)] = None
 ) -> StreamingResponse:
     """Follow what changes: events named ``changed`` whose data is ``{"topics": [...], "connected": true}``.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 
 from icefloe.server.routes.connection import Project
 
 router = APIRouter(tags=["health"])
 
 
+class Health(BaseModel):
+    status: str = "ok"
+
+
 @router.get("/health")
-def health(project: Project) -> dict[str, str]:
+def get_health(project: Project) -> Health:
     """503 with an error document when the state database does not answer."""
     project.workers()
-    return {"status": "ok"}
+    return Health()

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field
 
-from icefloe.server.access import Operator
+from icefloe.server.access import CurrentActor, Operator
+from icefloe.server.routes.bodies import Body
 from icefloe.server.routes.connection import Project
+from icefloe.store.signals import WatermarkRecord
 
 router = APIRouter(prefix="/watermarks", tags=["watermarks"])
 
 
-class NewWatermark(BaseModel):
-    """``valid_through``: a moment as ``icefloe watermark`` takes it, or milliseconds. ``back``: let it go back as well."""
+class NewWatermark(Body):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"table": "db.events", "valid_through": "2026-03-01T06:00:00Z"}]}
+    )
 
-    model_config = ConfigDict(extra="forbid")
+    table: str
+    valid_through: str | int = Field(description="A moment as `icefloe watermark` takes it, or milliseconds.")
+    back: bool = Field(False, description="Let it go back as well.")
 
-    table: StrictStr
-    valid_through: StrictStr | StrictInt
-    back: StrictBool = False
+
+class SetWatermark(BaseModel):
+    watermark: WatermarkRecord
+    moved: bool = Field(description="False: it was as far already.")
+
+
+class Watermarks(BaseModel):
+    watermarks: list[WatermarkRecord]
 
 
 @router.post("")
-def put(watermark: NewWatermark, project: Project, actor: Operator) -> dict[str, Any]:
-    """``moved`` is false when it was as far already; ``watermark`` is what holds."""
+def set_watermark(watermark: NewWatermark, project: Project, actor: Operator) -> SetWatermark:
+    """Say how far a table is complete. ``watermark`` in the answer is what holds."""
     held, moved = project.triggers.set_watermark(
         watermark.table, watermark.valid_through, back=watermark.back, by=actor.name
     )
-    return {"watermark": asdict(held), "moved": moved}
+    return SetWatermark(watermark=held, moved=moved)
 
 
-@router.get("")
-def listing(project: Project, table: str | None = None) -> dict[str, list[dict[str, Any]]]:
-    return {"watermarks": [asdict(one) for one in project.triggers.watermarks(table)]}
+@router.get("", response_model=Watermarks)
+def list_watermarks(project: Project, _actor: CurrentActor, table: str | None = None) -> dict[str, Any]:
+    """All of them, or one table's."""
+    return {"watermarks": project.triggers.watermarks(table)}

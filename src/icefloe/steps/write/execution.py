@@ -30,7 +30,7 @@ from icefloe.spark import fence as fences
 from icefloe.spark.fence import Fence, Fencing, TargetMovedError
 from icefloe.spark.launch import CORES
 from icefloe.spark.marks import PROPERTY, Mark
-from icefloe.spark.order import ProgramOrder
+from icefloe.spark.program_order import ProgramOrder
 from icefloe.spark.session import select
 from icefloe.steps.write import columns, ranges, write_report
 from icefloe.steps.write.columns import ResultColumn

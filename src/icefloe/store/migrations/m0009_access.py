@@ -17,6 +17,7 @@ UPGRADE = (
         actor TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, status INTEGER, headers TEXT, body {blob},
         made_at DOUBLE PRECISION NOT NULL, PRIMARY KEY (actor, name))""",
     "CREATE INDEX idempotency_keys_by_time ON idempotency_keys (made_at)",
+    "CREATE INDEX captures_by_time ON captures (created_at, id)",
     # For listings, which leave iterations out. By another column than what workers ask by, who have indexes of their own.
     "CREATE INDEX runs_listed ON runs (seq) WHERE iteration IS NULL",
     "CREATE INDEX runs_listed_by_status ON runs (status, seq) WHERE iteration IS NULL",

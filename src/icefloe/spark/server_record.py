@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from icefloe.spark.process import ServerProcess
+from icefloe.spark.server_process import ServerProcess
 
 
 @dataclass(frozen=True)

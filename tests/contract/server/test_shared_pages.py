@@ -1,0 +1,77 @@
+"""Many tabs that hear of one change: the page is made once for them, and each gets its own token in its forms."""
+
+from __future__ import annotations
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from icefloe.server.access import csrf_token, session_cookie
+from icefloe.server.listening import Listener
+from icefloe.service.access import Access, Actor, Role
+from icefloe.service.run_history import RunHistory
+from tests.projects import Project
+
+WORKFLOW = "Workflow: {id: hello, jobs: [{job: {id: say, type: NoOp}}]}"
+
+
+def test_a_page_is_made_once_for_all_who_ask_at_once_and_never_older_than_asked(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.push(WORKFLOW)
+    project.start("hello")
+    made = 0
+    lock = threading.Lock()
+    real = RunHistory.listing
+
+    def counted(self: RunHistory, *words: Any, **more: Any) -> Any:
+        nonlocal made
+        with lock:
+            made += 1
+        return real(self, *words, **more)
+
+    monkeypatch.setattr(RunHistory, "listing", counted)
+    listener = Listener(project.client, "127.0.0.1:0")
+    listener.start(on_failure=lambda: None)
+    access = Access(project.client.database)
+    try:
+        sessions = [access.open_session(Actor(f"person {number}", Role.operator))[0] for number in range(20)]
+
+        def ask(secret: str) -> str:
+            cookies = {session_cookie(project.config): secret}
+            answer = httpx.get(f"{listener.address}/runs", headers={"X-Live": "listing"}, cookies=cookies, timeout=30)
+            assert answer.status_code == 200
+            return answer.text
+
+        with ThreadPoolExecutor(20) as pool:
+            pages = list(pool.map(ask, sessions))
+        assert 1 <= made <= 10, made
+        for secret, page in zip(sessions, pages, strict=True):
+            assert set(re.findall(r'name="csrf" value="([^"]*)"', page)) == {csrf_token(secret)}
+        second = project.start("hello")
+        assert second in ask(sessions[0]), "who asks after a change sees it"
+    finally:
+        listener.close()
+
+
+def test_roles_do_not_share_a_page(project: Project) -> None:
+    project.push(WORKFLOW)
+    listener = Listener(project.client, "127.0.0.1:0")
+    listener.start(on_failure=lambda: None)
+    access = Access(project.client.database)
+    try:
+        forms = {}
+        for role in (Role.operator, Role.viewer):
+            secret, _ = access.open_session(Actor(role.value, role))
+            cookies = {session_cookie(project.config): secret}
+            page = httpx.get(
+                f"{listener.address}/workflows/hello", headers={"X-Live": "x"}, cookies=cookies, timeout=30
+            )
+            forms[role] = page.text.count('method="post"')
+        assert forms[Role.viewer] < forms[Role.operator]
+    finally:
+        listener.close()
