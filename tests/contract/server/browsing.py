@@ -144,11 +144,13 @@ class Site:
         return Browser(http)
 
     def audits(self, subject: str) -> list[tuple[str, str]]:
-        """Who did what to it, oldest first."""
+        """Who did what to it, oldest first, since it was pushed."""
         from icefloe.store import audits
 
         with self.project.client.database.read() as connection:
-            return [(one.who, one.verb) for one in audits.listing(connection, subject=subject)][::-1]
+            return [(one.who, one.verb) for one in audits.listing(connection, subject=subject) if one.verb != "push"][
+                ::-1
+            ]
 
     def close(self) -> None:
         for http in self._browsers:
