@@ -137,18 +137,20 @@ class Site:
 
     def browser(self, name: str = "ana", role: Role = Role.operator) -> Browser:
         """Somebody who has logged in by a link of their own."""
-        http = httpx.Client(base_url=self._listener.address, follow_redirects=True, timeout=30)
+        http = httpx.Client(base_url=self._listener.pages, follow_redirects=True, timeout=30)
         self._browsers.append(http)
         key = Access(self.project.client.database).make_link(role, actor=name)
         assert http.get(f"/login?key={key}").status_code == 200
         return Browser(http)
 
     def audits(self, subject: str) -> list[tuple[str, str]]:
-        """Who did what to it, oldest first."""
+        """Who did what to it, oldest first, since it was pushed."""
         from icefloe.store import audits
 
         with self.project.client.database.read() as connection:
-            return [(one.who, one.verb) for one in audits.listing(connection, subject=subject)][::-1]
+            return [(one.who, one.verb) for one in audits.listing(connection, subject=subject) if one.verb != "push"][
+                ::-1
+            ]
 
     def close(self) -> None:
         for http in self._browsers:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -284,6 +287,34 @@ def test_attempts_iterations_and_subworkflows_are_linked(site: Site) -> None:  #
     assert f'href="/runs/{run_id}"' in inner and "iteration 1" in words(inner)
     assert "restart that" in words(inner), "the run it belongs to"
     assert not [form for form in forms(inner) if form.action.endswith("/restart")]
+
+
+def test_the_address_that_a_start_prints_opens_the_run_and_is_gone_with_the_server(site: Site) -> None:  # noqa: F811
+    client = site.project.client
+    started = client.runs.start(site.project.push(WAITING))
+    browser = site.browser()
+    assert started.url is not None
+    answer = browser.http.get(started.url)
+    assert answer.status_code == 200 and started.run_id in words(answer.text)
+    file = client.config.address_file
+    left = json.loads(file.read_text())
+    file.write_text(json.dumps({**left, "pid": _gone()}))
+    assert client.config.server_url is None, "a server that was killed has left its file behind"
+    for broken in ("", "[]", "{}", '{"address": 1, "pid": "x", "host": null}'):
+        file.write_text(broken)
+        assert client.config.server_url in (None, "1")
+    file.write_text(json.dumps({**left, "host": "elsewhere", "pid": _gone()}))
+    assert client.config.server_url == left["address"], "of another machine nobody knows its processes here"
+    file.write_text(json.dumps(left))
+    site.close()
+    assert client.config.server_url is None
+
+
+def _gone() -> int:
+    """The id of a process that has ended."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
 
 
 def test_a_part_that_changes_is_asked_for_again_and_is_the_same_part(site: Site) -> None:  # noqa: F811

@@ -54,10 +54,12 @@
           const old = document.getElementById(id);
           const now = fresh.getElementById(id);
           if (!old || !now || old.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) continue;
-          // Morphing keeps focus, scroll position and what is open.
+          // Morphing keeps focus and scroll position; what somebody has opened is not in the server's page.
+          const opened = [...old.querySelectorAll("details")].map((details) => details.open);
           await htmx.swap({ sourceElement: old, target: old, swap: "outerMorph", text: now.outerHTML });
           const placed = document.getElementById(id);
           if (placed) {
+            placed.querySelectorAll("details").forEach((details, number) => { if (opened[number]) details.open = true; });
             showTimes(placed);
             settle(placed);
           }
