@@ -61,7 +61,7 @@ def test_a_preview_moves_nothing_and_says_what_would_be_captured_again(read: Ben
     assert (move.table, move.from_snapshot, move.to_snapshot) == ("db.events", second, first)
     assert (move.snapshots, move.rows, preview.done) == (1, 1, False)
     assert read.checkpoint(CONSUMER).snapshot_id == second  # type: ignore[union-attr]
-    assert read.project.client.consumers.audit() == []
+    assert read.project.client.consumers.audit(CONSUMER) == []
 
 
 def test_after_a_rewind_the_batch_is_captured_again_and_the_record_says_who_and_why(read: Bench) -> None:
