@@ -1,6 +1,6 @@
-"""Writes the reference pages that the program itself knows best: its commands, and its error codes.
+"""Writes the reference pages that the program itself knows best: its commands, its error codes, its REST requests.
 
-    python scripts/generate_reference.py            # write docs/reference/cli.md and docs/reference/errors.md
+    python scripts/generate_reference.py            # write cli.md, errors.md and metrics.md in docs/reference/, and the requests in rest.md
     python scripts/generate_reference.py --check    # exit with 1 when a page is out of date
 
 What to do about an error is written in ``docs/reference/errors.toml``, by code; a code without an entry is refused.
@@ -26,16 +26,55 @@ import icefloe
 from icefloe.cli.main import app, load_areas
 from icefloe.cli.verbs import GROUPS
 from icefloe.errors import IcefloeError
+from icefloe.server.description import document
+from icefloe.server.metrics import HTTP_FAMILIES, PREFIX
+from icefloe.server.routes import ROUTERS
+from icefloe.service.metrics import FAMILIES, FRESH_SECONDS
+from icefloe.service.tallies import MOST_NAMES, SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 REMEDIES = REFERENCE / "errors.toml"
 NOTICE = "<!-- Written by scripts/generate_reference.py. Do not edit. -->\n"
+REST_BEGINS, REST_ENDS = "<!-- requests -->", "<!-- end of requests -->"
 UNIVERSAL = {"--help"}
 
 
 def pages() -> dict[Path, str]:
-    return {REFERENCE / "cli.md": commands_page(), REFERENCE / "errors.md": errors_page()}
+    return {
+        REFERENCE / "cli.md": commands_page(),
+        REFERENCE / "errors.md": errors_page(),
+        REFERENCE / "rest.md": rest_page(),
+        REFERENCE / "metrics.md": metrics_page(),
+    }
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    ends = ", ".join(f"{end:g}" for end in SECONDS)
+    lines = [
+        NOTICE,
+        "# Metrics",
+        "",
+        "`icefloe serve` gives these at `/metrics`, as Prometheus text, to whoever shows a token of any role; `[server] open_metrics = true` needs none.",
+        "[Monitor](../how-to/monitor.md) says how to collect them, and has a dashboard and alert rules.",
+        "",
+        "Counters and histograms come from the project's record of events, so one server tells about all workers. They count from its start.",
+        "Lag and freshness are what its scheduler saw last: a scrape asks no catalog. A scrape is at most "
+        f"{FRESH_SECONDS:g} seconds old, and costs one transaction over what goes on now.",
+        f"At most {MOST_NAMES} workflows, consumers or tables have lines of their own; the rest is summed up as `other`.",
+        f"Histograms are in seconds, with the buckets {ends}.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for family in (*FAMILIES, *HTTP_FAMILIES):
+        name = f"{PREFIX}{family.name}{'_total' if family.kind == 'counter' else ''}"
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        lines.append(f"| `{name}` | {family.kind} | {labels} | {family.text} |")
+    return "\n".join([*lines, ""])
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------------
@@ -166,6 +205,37 @@ def errors_page() -> str:
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+# -- REST --------------------------------------------------------------------------------------------------------------------
+
+
+def rest_page() -> str:
+    """The page as it is, with the requests between the two marks written anew."""
+    page = (REFERENCE / "rest.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(REST_BEGINS)
+    _, _, after = rest.partition(REST_ENDS)
+    if not after:
+        raise SystemExit(f"rest.md must have the lines {REST_BEGINS!r} and {REST_ENDS!r}")
+    described = document(ROUTERS)
+    lines, tag = [], None
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            if operation["tags"][0] != tag:
+                tag = operation["tags"][0]
+                lines += ["", f"### {tag.capitalize()}", "", "| request | takes | |", "|---|---|---|"]
+            lines.append(_request(path, method, operation, described["components"]["schemas"]))
+    return f"{before}{REST_BEGINS}\n{NOTICE.strip()}" + "\n".join(lines) + f"\n\n{REST_ENDS}{after}"
+
+
+def _request(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+    takes = [f"`{each['name']}`" for each in operation["parameters"] if each["in"] == "query"]
+    if body := operation.get("requestBody"):
+        schema = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+        needed = schema.get("required", ())
+        takes += [f"**`{name}`**" if name in needed else f"`{name}`" for name in schema["properties"]]
+    about = _text(operation.get("description") or operation["summary"]).split("\n\n")[0].replace("|", "\\|")
+    return f"| `{method.upper()} {path.removeprefix('/api/v1')}` | {', '.join(takes)} | {about} |"
 
 
 def _first_paragraph(kind: type[IcefloeError]) -> str:

@@ -35,6 +35,7 @@ PARTS = {
     "integration": 400,
     "e2e": 300,
     "chaos": 250,
+    "browser": 200,
     "contract": 200,
     "unit": 200,
     "contract/capture": 120,

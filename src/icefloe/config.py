@@ -351,8 +351,8 @@ class ServerSettings(_Section):
     trusted_proxies: list[str] = Field(default_factory=lambda: ["127.0.0.1/32", "::1/128"])
     proxy_role: Literal["viewer", "operator", "admin"] = "viewer"
     proxy_admins: list[str] = Field(default_factory=list)
-    log_format: Literal["text", "json"] = "text"
-    """How ``icefloe serve`` and ``icefloe worker`` log."""
+    open_metrics: bool = False
+    """``/metrics`` needs no token."""
 
     @field_validator("hosts", "trusted_proxies", "proxy_admins", mode="before")
     @classmethod
@@ -374,6 +374,12 @@ class ServerSettings(_Section):
         return value.rstrip("/") if value else value
 
 
+class LogSettings(_Section):
+    """How ``icefloe serve`` and ``icefloe worker`` log, on stderr."""
+
+    format: Literal["text", "json"] = "text"
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -388,6 +394,7 @@ class Config(_Section):
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     keep: Keep = Field(default_factory=Keep)
+    logs: LogSettings = Field(default_factory=LogSettings)
 
     @property
     def server_url(self) -> str | None:

@@ -16,6 +16,7 @@ import typer
 
 import icefloe
 from icefloe import platforms
+from icefloe.acting import acting
 from icefloe.cli import output
 from icefloe.cli.clients import choose_server
 from icefloe.cli.verbs import Verbs
@@ -101,7 +102,8 @@ def main() -> None:
         if caveat := platforms.check(sys.argv[1:]):
             output.note(caveat)
         load_areas(sys.argv[1:])
-        app()
+        with acting(None, "cli"):
+            app()
     except IcefloeError as error:
         wants_json = any(word in ("--output=json", "-ojson") for word in sys.argv) or any(
             pair in (("--output", "json"), ("-o", "json")) for pair in zip(sys.argv, sys.argv[1:], strict=False)

@@ -41,13 +41,13 @@ def note(message: str) -> None:
     notes.print(Text(message))
 
 
-def log_without_secrets() -> None:
-    """This process's log on stderr, tracebacks of its threads included, shows none of the project's secrets."""
-    from icefloe.credentials import MaskingFormatter
+def log_without_secrets(kind: str = "text") -> None:
+    """This process's log on stderr, tracebacks of its threads included, shows none of the project's secrets. ``kind``: text or json."""
+    from icefloe.log_lines import formatter
 
     handler = logging.StreamHandler()
-    handler.setFormatter(MaskingFormatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
-    logging.basicConfig(handlers=[handler])
+    handler.setFormatter(formatter(kind))
+    logging.basicConfig(handlers=[handler], force=True)
 
     def of_thread(failure: threading.ExceptHookArgs) -> None:
         if failure.exc_value is not None:

@@ -33,6 +33,7 @@ def serve(
     log_without_secrets()
     logging.getLogger("icefloe").setLevel(logging.INFO)
     with Client() as client:
+        log_without_secrets(client.config.logs.format)
         address = listen or client.config.server.listen
         service = Service(client, slots=slots)
         if no_listen or address == "off":
@@ -48,7 +49,7 @@ def _serve_pages(client: Client, service: Service, address: str | None) -> None:
     from icefloe.server.listening import Listener  # FastAPI takes a while to import
     from icefloe.service.access import Access
 
-    listener = Listener(client, address)
+    listener = Listener(client, address, service)
 
     def stop() -> None:
         listener.stop()

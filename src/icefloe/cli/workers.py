@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from dataclasses import asdict
 from pathlib import Path
@@ -38,6 +39,8 @@ def worker(
     """Work on runs until told to end (Ctrl-C or SIGTERM: running steps are finished or handed over)."""
     log_without_secrets()
     with Client() as client:
+        log_without_secrets(client.config.logs.format)
+        logging.getLogger("icefloe").setLevel(logging.INFO)
         doer = Worker(client.config, client.database, slots=slots, warm=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: doer.stop())

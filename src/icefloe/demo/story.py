@@ -22,6 +22,7 @@ from icefloe.demo.pipeline import TARGETS, Pipeline
 from icefloe.demo.results import LOOKBACK_DAYS, WAYS, Cost, DemoResult, Round, SizeResult
 from icefloe.demo.source import PlaybackTable
 from icefloe.demo.spark_reads import SparkReads
+from icefloe.engine.launchers import Launchers
 from icefloe.engine.worker import Worker
 from icefloe.service.client import Client
 
@@ -80,6 +81,8 @@ class Story:
         plain = self._file.read_text(encoding="utf-8")
         self._file.write_text(plain + _toml(spark_reads.settings(port)), encoding="utf-8")
         config = configuration.load(self._file, env={})
+        # Of the workers of all sizes: what Spark steps import is imported once.
+        self._launchers = Launchers(config)
         try:
             with session(config, note=self._say) as spark:
                 reads = SparkReads(port)
@@ -91,6 +94,7 @@ class Story:
                     sizes.append(self._size(spark, aside, reads, f"demo_{number}", events))
                     self._forget(spark, aside, f"demo_{number}")
         finally:
+            self._launchers.close()
             server.stop(config)
             self._file.write_text(plain, encoding="utf-8")
         for path in config.home.glob(f"{_ASIDE}.db*"):
@@ -153,8 +157,8 @@ class Story:
     @contextmanager
     def _working(self, config: Config) -> Iterator[Client]:
         """With a worker, as ``icefloe serve`` has one."""
-        with Client(config) as client:
-            worker = Worker(config, client.database)
+        with Client(config, launchers=self._launchers) as client:
+            worker = Worker(config, client.database, launchers=self._launchers)
             thread = threading.Thread(target=worker.run, name="icefloe-worker")
             thread.start()
             try:

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ from icefloe.engine.work_queue import WorkQueue
 from icefloe.environment import for_user_code
 from icefloe.errors import IcefloeError, UnreachableError
 from icefloe.faults import fault
+from icefloe.log_lines import about
 from icefloe.spark import server
 from icefloe.steps.contract import (
     AttemptKey,
@@ -223,10 +224,11 @@ class Executor:
             return
 
         def work(this: Call) -> None:
-            try:
-                progress: Progress = call()
-            except Exception as error:
-                progress = Done(failure_of(error))
+            with self._about(attempt):
+                try:
+                    progress: Progress = call()
+                except Exception as error:
+                    progress = Done(failure_of(error))
             self._reactor.post(partial(self._returned, attempt, this, progress))
 
         attempt.call = self._steps.submit(work, attempt.label)
@@ -243,7 +245,8 @@ class Executor:
 
     def _too_late(self, attempt: Attempt, progress: Progress) -> None:
         """A thread that was left behind has come to an end. Nothing of it counts; what it began elsewhere is ended."""
-        LOG.info("%s: a thread that was left behind has ended; its result is thrown away", attempt.label)
+        with self._about(attempt):
+            LOG.info("%s: a thread that was left behind has ended; its result is thrown away", attempt.label)
         if isinstance(progress, Waiting) and progress.handle != attempt.handle:
             self._cancel_remote(attempt, progress.handle)
 
@@ -419,6 +422,14 @@ class Executor:
             with suppress(Refused):
                 self._durably(lambda: self._queue.record(attempt.snapshot, *start, end, also=attempt.ship_log))
         fault("worker.after_result")
+        if outcome.kind is not OutcomeKind.SUCCEEDED and LOG.isEnabledFor(logging.INFO):
+            with self._about(attempt):
+                LOG.info(
+                    "%s ended as %s: %s",
+                    attempt.label,
+                    outcome.kind.value,
+                    outcome.cause.message if outcome.cause else "",
+                )
         self.ended.append(attempt)
         self._queue.more_ready = True
 
@@ -429,12 +440,13 @@ class Executor:
         action = done.after_commit
 
         def work(_: Call) -> None:
-            try:
-                action()
-            except Exception as error:
-                suppressed.count("after_commit", error, where=attempt.label)
-                with suppressed.errors("after_commit.telling", IcefloeError, where=attempt.label):
-                    self._tell_afterwards(attempt, error)
+            with self._about(attempt):
+                try:
+                    action()
+                except Exception as error:
+                    suppressed.count("after_commit", error, where=attempt.label)
+                    with suppressed.errors("after_commit.telling", IcefloeError, where=attempt.label):
+                        self._tell_afterwards(attempt, error)
 
         self._afterwards.submit(work, attempt.label)
 
@@ -502,10 +514,21 @@ class Executor:
 
     def _cancel_remote(self, attempt: Attempt, handle: Any) -> None:
         def work(_: Call) -> None:
-            with suppressed.errors("step.cancel", Exception, where=attempt.label):
+            with self._about(attempt), suppressed.errors("step.cancel", Exception, where=attempt.label):
                 attempt.runtime.cancel(attempt.context, handle)
 
         self._cancels.submit(work, attempt.label)
+
+    def _about(self, attempt: Attempt) -> AbstractContextManager[None]:
+        """What is logged inside is about this attempt."""
+        key = attempt.key
+        return about(
+            run_id=key.run_id,
+            step_id=key.step_id,
+            attempt=key.attempt,
+            worker=self._lease.worker_id,
+            workflow=attempt.context.workflow_id,
+        )
 
     def _durably(self, action: Callable[[], None]) -> None:
         self._queue.durably(action, lambda: self._closing or self._lease.lost)

@@ -33,6 +33,7 @@ from icefloe.engine.supervisor import become_subreaper
 from icefloe.engine.transaction import Claimed
 from icefloe.engine.work_queue import WorkQueue
 from icefloe.errors import IcefloeError, UnreachableError
+from icefloe.log_lines import about
 from icefloe.steps.contract import Cause
 from icefloe.steps.registry import Registry, installed
 from icefloe.store import definitions as stored
@@ -105,6 +106,8 @@ class Worker:
         self._next_look = 0.0
         self._drain_until: float | None = None
         self._stopping = False
+        self.turned_at: float | None = None
+        """When its loop last went round, on this process's monotonic clock."""
 
     @property
     def id(self) -> str:
@@ -121,6 +124,7 @@ class Worker:
         threading.Thread(target=self._listen_to_database, name="icefloe-watch", daemon=True).start()
         try:
             while not self._stopping and not until():
+                self.turned_at = time.monotonic()
                 try:
                     self._turn()
                 except UnreachableError:
@@ -275,7 +279,8 @@ class Worker:
                     ):
                         events.append((run_id, SignalsArrived(step_id)))
                 except IcefloeError as error:
-                    LOG.warning("run %s, step %s waits for what cannot be told: %s", run_id, step_id, error)
+                    with about(run_id=run_id, step_id=step_id, worker=self.id, workflow=snapshot.record.workflow_id):
+                        LOG.warning("run %s, step %s waits for what cannot be told: %s", run_id, step_id, error)
                     if error.fatal:
                         events.append((run_id, WaitingInVain(step_id, Cause.of(error))))
         for run_id, event in events:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable
@@ -26,12 +27,17 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from icefloe.acting import acting
 from icefloe.config import Config, expand
 from icefloe.errors import ConfigError, IcefloeError, UsageError
-from icefloe.server.answers import API, problem
-from icefloe.service.access import Access, Actor, ForbiddenError, Role
+from icefloe.server.answers import API, ErrorPage, problem, status_of
+from icefloe.service.access import SERVER_TOKEN, Access, Actor, ForbiddenError, Role
 
 SHORTEST = 16
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Asked by machines, under whatever name they have for this one. They tell nothing that a stranger could use."""
+LOGIN = "/login"
+_PROGRAMS = frozenset({"/metrics"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "x-csrf-token"
 SECURITY_HEADERS = {
@@ -101,9 +107,9 @@ class CheckHost:
         self._allowed = allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._allowed is not None:
-            name = host_name(Headers(scope=scope).get("host", ""))
-            if name not in self._allowed:
+        if scope["type"] == "http" and scope["path"] not in PROBES:
+            name = host_name(Headers(scope=scope).getlist("host"))
+            if name is None or (self._allowed is not None and name not in self._allowed):
                 error = HostError(
                     "this server does not answer for that host",
                     hint="open it by the address that icefloe serve has printed, or name the host in [server] hosts",
@@ -113,11 +119,13 @@ class CheckHost:
         await self._app(scope, receive, send)
 
 
-def host_name(header: str) -> str:
-    """The name in a Host header, without its port."""
-    if header.startswith("["):
-        return header.partition("]")[0].removeprefix("[").lower()
-    return header.rpartition(":")[0].lower() if ":" in header else header.lower()
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+
+
+def host_name(headers: list[str]) -> str | None:
+    """The name in a Host header, without its port. None: there is none, there are several, or it is none."""
+    match = _HOST.fullmatch(headers[0]) if len(headers) == 1 else None
+    return match[1].strip("[]").lower() if match else None
 
 
 def allowed_hosts(config: Config, listens_on: str) -> frozenset[str] | None:
@@ -137,8 +145,9 @@ def allowed_hosts(config: Config, listens_on: str) -> frozenset[str] | None:
 class Authenticate:
     """Finds out who makes a request, and refuses what nobody unknown may see.
 
-    ``open_paths`` and everything below ``open_folders`` need no login. For the API the answer to who is unknown is 401; for a page
-    it is the way to the login.
+    ``open_paths`` and everything below ``open_folders`` need no login, and nobody is asked who comes there but at the login itself. For
+    programs the answer to who is unknown is 401; for a page it is the way to the login. ``own_hosts``: names of this server besides the
+    one that a request is for, when something in front of it gives requests another one.
     """
 
     def __init__(
@@ -149,8 +158,12 @@ class Authenticate:
         cookie: str,
         open_paths: frozenset[str],
         open_folders: tuple[str, ...],
+        error_page: ErrorPage,
+        own_hosts: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
+        self._error_page = error_page
+        self._own_hosts = own_hosts
         self._access = access
         self._server_token = server_token
         self._cookie = cookie
@@ -162,22 +175,33 @@ class Authenticate:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
+        path: str = scope["path"]
+        is_open = path in self._open_paths or path.startswith(self._open_folders)
+        state = scope.setdefault("state", {})
+        state["actor"] = None
         try:
-            actor, by_cookie = await self._actor(connection)
+            actor, by_cookie = (None, False) if is_open and path != LOGIN else await self._actor(connection)
         except IcefloeError as error:  # the state database is away
-            await problem(error)(scope, receive, send)
+            await self._answer(scope, error)(scope, receive, send)
             return
-        scope.setdefault("state", {})["actor"] = actor
-        path = scope["path"]
-        if actor is None and path not in self._open_paths and not path.startswith(self._open_folders):
+        state["actor"] = actor
+        if actor is None and not is_open:
             await self._refuse(connection)(scope, receive, send)
             return
-        if actor is not None and by_cookie and scope["method"] not in SAFE_METHODS:
-            secret = connection.cookies.get(self._cookie, "")
-            if forged := self._forged(connection, secret):
-                await problem(forged)(scope, receive, send)
+        if scope["method"] not in SAFE_METHODS and (path == LOGIN or (actor is not None and by_cookie)):
+            forged = self._from_elsewhere(connection)
+            if forged is None and path != LOGIN:
+                forged = self._forged(connection, connection.cookies.get(self._cookie, ""))
+            if forged is not None:
+                await self._answer(scope, forged)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        with acting(actor.name if actor else None, "rest" if path.startswith(API) else "page"):
+            await self._app(scope, receive, send)
+
+    def _answer(self, scope: Scope, error: IcefloeError) -> Response:
+        if _is_for_programs(scope["path"]):
+            return problem(error)
+        return self._error_page(Request(scope), error, status_of(error))
 
     async def _actor(self, connection: HTTPConnection) -> tuple[Actor | None, bool]:
         """Who it is, and whether only a cookie says so."""
@@ -187,39 +211,49 @@ class Authenticate:
             if scheme.lower() != "bearer" or not shown:
                 return None, False
             if is_same(self._server_token, shown):
-                return Actor("server-token", Role.admin), False
+                return Actor(SERVER_TOKEN, Role.admin), False
             return await run_in_threadpool(self._access.actor_of_token, shown), False
         secret = connection.cookies.get(self._cookie)
         return (await run_in_threadpool(self._access.actor_of_session, secret) if secret else None), True
 
+    def _from_elsewhere(self, connection: HTTPConnection) -> IcefloeError | None:
+        """Whether the browser says that a page of another site asks for this. One that says nothing must know the token."""
+        own = {connection.headers.get("host", "").lower(), *self._own_hosts}
+        origin = connection.headers.get("origin")
+        strange = origin is not None and urlsplit(origin).netloc.lower() not in own
+        if strange or connection.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return StaleFormError("this came from a page of another site", hint="open the page here, and try again")
+        return None
+
     def _forged(self, connection: HTTPConnection, secret: str) -> IcefloeError | None:
         """Why a change that a cookie asks for is not believed. Forms carry the token in a field, which the pages check."""
-        origin = connection.headers.get("origin")
-        host = connection.headers.get("host", "")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return StaleFormError("this came from a page of another site", hint="open the page here, and try again")
         header = connection.headers.get(CSRF_HEADER)
         is_form = connection.headers.get("content-type", "").startswith(
             ("application/x-www-form-urlencoded", "multipart/form-data")
         )
-        if header is None and is_form and not connection.url.path.startswith(API):
+        if header is None and is_form and not _is_for_programs(connection.scope["path"]):
             return None
         if header is None or not hmac.compare_digest(header.encode(), csrf_token(secret).encode()):
             return StaleFormError("this page is older than your login", hint="reload the page, and try again")
         return None
 
     def _refuse(self, connection: HTTPConnection) -> Response:
-        if connection.url.path.startswith(API):
+        if _is_for_programs(connection.scope["path"]):
             error = UnauthorizedError(
                 "the token is missing or wrong",
                 hint="send the header 'Authorization: Bearer TOKEN'; icefloe serve says at its start where the token is",
             )
             return problem(error, headers={"WWW-Authenticate": "Bearer"})
-        wanted = connection.url.path + (f"?{connection.url.query}" if connection.url.query else "")
+        query = connection.scope["query_string"].decode("latin-1")
+        wanted = connection.scope["path"] + (f"?{query}" if query else "")
         response = RedirectResponse(f"/login?next={quote(wanted, safe='/')}", status_code=303)
         if "hx-request" in connection.headers:  # htmx would put the login page into a part of this one
             response.headers["HX-Redirect"] = response.headers["location"]
         return response
+
+
+def _is_for_programs(path: str) -> bool:
+    return path.startswith(API) or path in _PROGRAMS
 
 
 # -- what routes ask for ---------------------------------------------------------------------------------------------------
@@ -256,7 +290,7 @@ Admin = Annotated[Actor, Depends(require(Role.admin))]
 
 async def checked_form(request: Request) -> None:
     """A dependency of all pages: a form that changes something carries the session's CSRF token."""
-    if request.method in SAFE_METHODS or CSRF_HEADER in request.headers or request.url.path == "/login":
+    if request.method in SAFE_METHODS or CSRF_HEADER in request.headers or request.scope["path"] == LOGIN:
         return
     secret = request.cookies.get(request.app.state.session_cookie)
     if secret is None:
@@ -274,8 +308,10 @@ def proxy_actor(config: Config, request: Request) -> Actor | None:
         return None
     if not _is_trusted(request.client.host, settings.trusted_proxies):
         return None
-    name = request.headers.get(settings.proxy_header, "").strip()
-    if not name or len(name) > 100 or not name.isprintable():
+    # One header, with one name in it: what a proxy has added to a header that came from outside is no proxy's word.
+    names = request.headers.getlist(settings.proxy_header)
+    name = names[0].strip() if len(names) == 1 else ""
+    if not name or len(name) > 100 or not name.isprintable() or "," in name or name == SERVER_TOKEN:
         return None
     role = Role.admin if name in settings.proxy_admins else Role(settings.proxy_role)
     return Actor(name, role)
@@ -286,7 +322,30 @@ def _is_trusted(address: str, networks: Iterable[str]) -> bool:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return False
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:  # as a socket for both kinds shows it
+        ip = ip.ipv4_mapped
     return any(ip in ipaddress.ip_network(network, strict=False) for network in networks)
+
+
+def address_of(config: Config, request: Request) -> str:
+    """Where a request comes from: the proxy's word for it, when it comes from a trusted one."""
+    address = request.client.host if request.client is not None else ""
+    if config.server.proxy_header is not None and _is_trusted(address, config.server.trusted_proxies):
+        forwarded = request.headers.getlist("x-forwarded-for")
+        last = forwarded[-1].rpartition(",")[2].strip() if forwarded else ""  # who was there before may have lied
+        return last or address
+    return address
+
+
+def own_hosts(config: Config) -> frozenset[str]:
+    """Under which name people's browsers know this server, when something in front of it gives requests another one."""
+    return frozenset({urlsplit(config.server.url).netloc.lower()} if config.server.url else ())
+
+
+def is_behind_tls(config: Config, request: Request) -> bool:
+    """Whether the browser has come over TLS, as far as it can be told. Lying about it harms only who lies."""
+    told = request.headers.get("x-forwarded-proto", "").rpartition(",")[2].strip()
+    return request.url.scheme == "https" or told == "https" or (config.server.url or "").startswith("https:")
 
 
 def is_same(token: str, shown: str) -> bool:

@@ -29,6 +29,7 @@ _BY_CODE = {
     "server.host": 421,
     "server.key-reused": 422,
     "server.too-many": 429,
+    "server.too-many-logins": 429,
 }
 _BY_KIND: tuple[tuple[type[IcefloeError], int], ...] = (
     (NotFoundError, 404),
@@ -101,7 +102,7 @@ def install(app: FastAPI, error_page: ErrorPage) -> None:
     """Every way to fail gets its answer: a document below the API's path, a page elsewhere."""
 
     def answer(request: Request, error: IcefloeError, headers: Mapping[str, str] | None = None) -> Response:
-        if request.url.path.startswith(API):
+        if request.scope["path"].startswith(API):
             return problem(error, headers)
         return error_page(request, error, status_of(error))
 
@@ -140,7 +141,7 @@ def _invalid(error: RequestValidationError) -> IcefloeError:
 
 def _http(request: Request, error: HTTPException) -> IcefloeError:
     if error.status_code == 404:
-        hint = f"GET {API}/openapi.json lists them" if request.url.path.startswith(API) else None
+        hint = f"GET {API}/openapi.json lists them" if request.scope["path"].startswith(API) else None
         return NoSuchPathError("there is no such path", hint=hint)
     if error.status_code == 405:
         return MethodError(f"{request.method} is not for this path")

@@ -5,11 +5,13 @@ Every operation has the errors that it may answer with, each as a problem docume
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from icefloe import __version__
 from icefloe.server.answers import API
 
 MEDIA_TYPE = "application/problem+json"
@@ -80,6 +82,15 @@ document. What two people may act on has an `ETag`; with it as `If-Match` a chan
 
 def operation_id(route: APIRoute) -> str:
     return route.name
+
+
+def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
+    """The document without a server: for the reference."""
+    app = FastAPI(title="Icefloe", version=__version__, generate_unique_id_function=operation_id)
+    for router in routers:
+        app.include_router(router, prefix=API)
+    describe(app)
+    return app.openapi()
 
 
 def describe(app: FastAPI) -> None:

@@ -1,17 +1,64 @@
-"""How much a request may bring, and how long it may take to bring it."""
+"""How much a request may bring, how long it may take to bring it, and how often somebody may try to log in."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from icefloe.errors import UsageError
+from icefloe.errors import IcefloeError, UsageError
 from icefloe.server.answers import problem
 
 READ_SECONDS = 30.0
 DRAINED = 1024 * 1024
 """So much more of a body that is too large is read and thrown away: who is cut off while sending may not see the answer."""
+
+
+FAILURES_A_MINUTE = 10
+MOST_ADDRESSES = 10_000
+
+
+class TooManyFailuresError(IcefloeError):
+    """Too many logins have failed from this address: none is looked at for a while."""
+
+    code = "server.too-many-logins"
+    retryable = True
+
+
+class Failures:
+    """Failed logins of the last minute by address, of IPv6 by network: whoever has one has many. Kept in memory, and bounded."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed: OrderedDict[str, list[float]] = OrderedDict()
+
+    def refuse_if_many(self, address: str) -> None:
+        with self._lock:
+            failed = [at for at in self._failed.get(_network(address), ()) if at > self._clock() - 60]
+        if len(failed) >= FAILURES_A_MINUTE:
+            raise TooManyFailuresError("too many logins have failed", hint="wait for a minute, then try again")
+
+    def count(self, address: str) -> None:
+        key, now = _network(address), self._clock()
+        with self._lock:
+            failed = [at for at in self._failed.pop(key, ()) if at > now - 60]
+            self._failed[key] = [*failed[-FAILURES_A_MINUTE:], now]
+            while len(self._failed) > MOST_ADDRESSES:
+                self._failed.popitem(last=False)
+
+
+def _network(address: str) -> str:
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:100]
+    return str(ipaddress.ip_network((ip, 64), strict=False)) if ip.version == 6 else str(ip)
 
 
 class TooLargeError(UsageError):

@@ -19,11 +19,13 @@ import uvicorn
 
 from icefloe import suppressed
 from icefloe.config import Config, ServerSettings
-from icefloe.errors import UsageError
+from icefloe.errors import IcefloeError, UsageError
 from icefloe.server.access import token_of
 from icefloe.server.application import make_application
 from icefloe.server.changes import ChangeFeed
 from icefloe.service.client import Client
+from icefloe.service.metrics import Metrics
+from icefloe.service.serving import Service
 
 LOG = logging.getLogger("icefloe.server")
 MOST_AT_ONCE = 400
@@ -43,7 +45,7 @@ class Listener:
     ``listen`` None: localhost:8484, or a free port when something else listens there.
     """
 
-    def __init__(self, client: Client, listen: str | None = None) -> None:
+    def __init__(self, client: Client, listen: str | None = None, service: Service | None = None) -> None:
         settings = client.config.server
         token, self.token_at = token_of(client.config)
         certificate, key = _tls_files(client.config)
@@ -54,10 +56,12 @@ class Listener:
         self.address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         self.pages = settings.url or f"{scheme}://{_name_for_people(host)}:{port}"
         """Where people open the pages."""
-        application = make_application(client, token, listens_on=host)
+        application = make_application(client, token, listens_on=host, service=service)
         self._changes: ChangeFeed = application.state.changes
+        self._metrics: Metrics = application.state.metrics
         config = uvicorn.Config(
             application,
+            http="h11",  # it bounds the size of headers
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -84,6 +88,8 @@ class Listener:
         """``on_failure`` is called, in the listener's thread, when it ends without having been stopped."""
         self._on_end = on_failure
         self._leave_address()
+        with suppressed.errors("server.metrics", IcefloeError):  # then they count from the first scrape on
+            self._metrics.begin()
         self._thread = threading.Thread(target=self._run, name="icefloe-server")
         self._thread.start()
 

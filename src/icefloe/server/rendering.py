@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -46,7 +47,7 @@ def page(request: Request, template: str, *, status_code: int = 200, **values: A
     actor = getattr(request.state, "actor", None)
     secret = request.cookies.get(request.app.state.session_cookie) if actor is not None else None
     context = {
-        "path": request.url.path,
+        "path": request.scope["path"],
         "actor": actor,
         "csrf": csrf_token(secret) if secret else "",
         "may_operate": actor is not None and actor.role.covers(Role.operator),
@@ -74,6 +75,7 @@ def environment() -> Environment:
         loader=PackageLoader("icefloe.server"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -99,6 +101,23 @@ def environment() -> Environment:
         "plural": plural,
     }
     return made
+
+
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(value: Any) -> Any:
+    """Characters that would act instead of being seen (escape sequences, changes of the writing direction) become signs that show them."""
+    if not isinstance(value, str) or _HIDDEN.search(value) is None:
+        return value
+    shown = _HIDDEN.sub(lambda match: _sign(ord(match[0])), value)
+    return Markup(shown) if isinstance(value, Markup) else shown
+
+
+def _sign(code: int) -> str:
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
 
 
 @cache

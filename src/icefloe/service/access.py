@@ -14,16 +14,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from icefloe.acting import who
 from icefloe.errors import ConflictError, IcefloeError, NotFoundError, UsageError
-from icefloe.service.workflows import current_user
-from icefloe.store import access, audits
+from icefloe.service.auditing import audit
+from icefloe.store import access
 from icefloe.store.access import LoginLinkRecord, SessionRecord, TokenRecord
-from icefloe.store.audits import AuditRecord
 from icefloe.store.database import Database
 
 PREFIX = "icefloe_"
 SESSION_SECONDS = 14 * 86_400.0
+PROXY_SESSION_SECONDS = 12 * 3600.0
+"""Shorter: the proxy knows when somebody must go, and here it is asked again only at the next login."""
 LINK_SECONDS = 600.0
+SERVER_TOKEN = "server-token"
+"""What the server's own token is called where its deeds are recorded."""
 USED_EVERY_SECONDS = 60.0
 """How exactly a token's last use is known: no write for every request."""
 
@@ -102,11 +106,13 @@ class Access:
         """Make a token. Returns its secret, which cannot be shown again."""
         if not (0 < len(name) <= 100) or not name.isprintable() or name != name.strip():
             raise UsageError("a token's name must have 1 to 100 printable characters", where="name")
+        if name == SERVER_TOKEN:
+            raise UsageError("this is the name of the server's own token", where="name", hint="choose another one")
         if role not in set(Role):
             raise UsageError(f"there is no role {role!r}", where="role", hint=f"one of {', '.join(Role)}")
         if days is not None and not 0 < days <= 36_500:
             raise UsageError("a token lives for more than 0 and at most 36,500 days", where="days")
-        secret, now, maker = PREFIX + secrets.token_urlsafe(32), self._clock(), by or current_user()
+        secret, now, maker = PREFIX + secrets.token_urlsafe(32), self._clock(), who(by)
         record = TokenRecord(
             id=secrets.token_hex(8),
             name=name,
@@ -124,7 +130,7 @@ class Access:
                 )
             access.add_token(connection, record)
             details = {"role": record.role, "expires_at": record.expires_at}
-            audits.add(connection, AuditRecord(now, maker, "tokens add", name, details))
+            audit(connection, now, "tokens add", name, details, by)
         return secret
 
     def tokens(self) -> list[TokenView]:
@@ -141,14 +147,14 @@ class Access:
 
     def revoke_token(self, name: str, *, by: str | None = None) -> bool:
         """The token and the sessions it has opened end at once. False: it was revoked before."""
-        now, who = self._clock(), by or current_user()
+        now = self._clock()
         with self._database.write() as connection:
             record = access.token(connection, name)
             if record is None:
                 raise NotFoundError(f"there is no token named {name!r}", hint="icefloe tokens")
-            revoked = access.revoke_token(connection, record.id, now, who)
+            revoked = access.revoke_token(connection, record.id, now, who(by))
             if revoked:
-                audits.add(connection, AuditRecord(now, who, "tokens revoke", name, {}))
+                audit(connection, now, "tokens revoke", name, {}, by)
         return revoked
 
     def actor_of_token(self, secret: str) -> Actor | None:
@@ -170,9 +176,10 @@ class Access:
     def make_link(self, role: Role = Role.admin, *, actor: str | None = None) -> str:
         """The key of a link that opens one session, within ten minutes."""
         key, now = secrets.token_urlsafe(32), self._clock()
-        record = LoginLinkRecord(_digest(key), actor or current_user(), role.value, now, now + LINK_SECONDS)
+        record = LoginLinkRecord(_digest(key), actor or who(), role.value, now, now + LINK_SECONDS)
         with self._database.write() as connection:
             access.add_link(connection, record)
+            audit(connection, now, "tokens link", record.actor, {"role": role.value})
         return key
 
     def open_by_link(self, key: str) -> tuple[str, Actor]:
@@ -184,9 +191,9 @@ class Access:
             raise LinkUsedError(
                 "this link was used before, or is older than ten minutes", hint="make a new one: icefloe tokens link"
             )
-        return self.open_session(Actor(link.actor, Role(link.role)))
+        return self.open_session(Actor(link.actor, Role(link.role)), by_means_of="link")
 
-    def open_session(self, actor: Actor) -> tuple[str, Actor]:
+    def open_session(self, actor: Actor, *, by_means_of: str, seconds: float = SESSION_SECONDS) -> tuple[str, Actor]:
         """A browser's session. One that a token has opened ends when the token does."""
         secret, now = secrets.token_urlsafe(32), self._clock()
         with self._database.write() as connection:
@@ -195,9 +202,10 @@ class Access:
                 for token in access.all_tokens(connection)
                 if token.id == actor.token_id and token.expires_at is not None
             ]
-            expires_at = min([now + SESSION_SECONDS, *ends])
+            expires_at = min([now + seconds, *ends])
             record = SessionRecord(_digest(secret), actor.name, actor.role.value, actor.token_id, now, expires_at)
             access.add_session(connection, record)
+            audit(connection, now, "login", actor.name, {"role": actor.role.value, "with": by_means_of}, actor.name)
         return secret, Actor(actor.name, actor.role, record.digest, actor.token_id)
 
     def actor_of_session(self, secret: str) -> Actor | None:

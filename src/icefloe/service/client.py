@@ -63,7 +63,11 @@ class Client:
         return super().__new__(cls)
 
     def __init__(
-        self, config: Config | Path | str | None = None, *, token: str | None = None, launchers: Launchers | None = None
+        self,
+        config: Config | Path | str | None = None,
+        *,
+        token: str | None = None,
+        launchers: Launchers | None = None,
     ) -> None:
         if token is not None:
             raise UsageError("a token is for a server, and this is a folder", hint="Client('https://…', token=…)")

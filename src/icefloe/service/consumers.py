@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from icefloe.acting import who
 from icefloe.engine.conductor import Conductor
 from icefloe.errors import IcefloeError, NotFoundError, UsageError
 from icefloe.lake import Lake
 from icefloe.lake.catalog import LoadedTable
 from icefloe.service.consumer_positions import ConsumerPosition, with_lag
 from icefloe.service.interventions import ConsumerMovedError, Deed, InterventionRefusedError, Interventions, Preview
-from icefloe.service.workflows import current_user
 from icefloe.store import audits, captures
 from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
@@ -232,7 +232,7 @@ def _agreement(deed: Deed | None) -> Iterator[None]:
 
 
 def _deed(yes: bool, why: str, by: str | None, agreed: str | None) -> Deed | None:
-    return Deed(by or current_user(), why, agreed) if yes else None
+    return Deed(who(by), why, agreed) if yes else None
 
 
 def _sources(checkpoints: Iterable[CheckpointRecord], held: CaptureRecord | None) -> dict[str, str]:

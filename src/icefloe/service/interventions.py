@@ -26,10 +26,10 @@ from icefloe.lake import Checkpoint, Lake, history
 from icefloe.lake.catalog import LoadedTable
 from icefloe.lake.metadata import Snapshot
 from icefloe.lake.pins import checkpoint_tag
+from icefloe.service.auditing import audit
 from icefloe.service.consumer_positions import checkpoint_of, rows_in
 from icefloe.service.published_marks import PublishedMarks
 from icefloe.store import audits, captures, runs
-from icefloe.store.audits import AuditRecord
 from icefloe.store.captures import CaptureRecord, CheckpointRecord, ConsumerRecord
 from icefloe.store.database import Database
 from icefloe.workflow.consumers import consumers_of
@@ -332,7 +332,7 @@ class Interventions:
             act(connection, now)
             details: dict[str, Any] = {"why": deed.why}
             details |= {key: value for key, value in preview.to_dict().items() if value and key in _RECORDED}
-            audits.add(connection, AuditRecord(now, deed.who, preview.verb, name, details))
+            audit(connection, now, preview.verb, name, details, deed.who)
             self._database.announce(connection, "consumer")
         if seen.held is not None and preview.verb != "rename":
             self._discard(seen.held)

@@ -53,6 +53,8 @@ class Janitor:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._config, self._database, self._lease_seconds = config, database, lease_seconds
         self._stop = threading.Event()
+        self.next_at: float | None = None
+        """When this process looks next; None: it does not."""
         self._thread = threading.Thread(target=self._repeat, name="icefloe-janitor", daemon=True)
 
     def start(self) -> None:
@@ -177,6 +179,10 @@ class Janitor:
 
     # -- in serve ----------------------------------------------------------------------------------------------------------
 
+    def _pause(self, seconds: float) -> float:
+        self.next_at = time.time() + seconds
+        return seconds
+
     def _repeat(self) -> None:
         every = self._config.keep.every_minutes * 60
         parts: tuple[Callable[[], object], ...] = (
@@ -185,7 +191,7 @@ class Janitor:
             self._database.give_back_space,
             self.remove_files,
         )
-        while not self._stop.wait(every * random.uniform(0.8, 1.2)):
+        while not self._stop.wait(self._pause(every * random.uniform(0.8, 1.2))):
             for part in parts:  # a catalog that is away keeps nothing else from being done
                 try:
                     part()

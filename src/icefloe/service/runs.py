@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from icefloe.acting import via, who
 from icefloe.config import Config
 from icefloe.engine.conductor import Conductor
 from icefloe.engine.definitions import Definition
@@ -19,12 +20,11 @@ from icefloe.engine.graph import SUBWORKFLOW
 from icefloe.engine.run_snapshot import plain_values
 from icefloe.engine.states import RunStatus
 from icefloe.errors import ConflictError, NotFoundError, UsageError
+from icefloe.service.auditing import audit
 from icefloe.service.preconditions import refuse_if_changed
 from icefloe.service.views import AttemptView, EventView, LogPart, RunView, Started, StepView
-from icefloe.service.workflows import current_user
-from icefloe.store import audits, logs, run_history, runs, workers
 from icefloe.store import definitions as stored
-from icefloe.store.audits import AuditRecord
+from icefloe.store import logs, run_history, runs, workers
 from icefloe.store.database import Database
 from icefloe.store.definitions import WorkflowRecord
 from icefloe.store.logs import LogKey
@@ -76,6 +76,7 @@ class Runs:
         trigger_params: Mapping[str, Any] | None = None,
         signals: Mapping[str, Mapping[str, Any]] | None = None,
         claim: Claim | None = None,
+        by: str | None = None,
     ) -> Started:
         """Make a run and let it begin when its turn has come.
 
@@ -106,7 +107,9 @@ class Runs:
             run_id = f"{workflow_id}-{number}"
             given = {**(params or {}), **typed(definition.workflow, texts or {})}
             layers = {Layer.TRIGGER: dict(trigger_params or {}), Layer.RUN: given}
-            started_by = {"kind": "user", "by": current_user(), **(initiator or {})}
+            started_by = {"kind": "user", "by": who(by), "via": via(), **(initiator or {})}
+            if started_by["kind"] != "user":
+                del started_by["via"]
             values = run_params(
                 definition.workflow,
                 layers,
@@ -140,7 +143,7 @@ class Runs:
             )
             self._conductor.create(connection, record)
             if started_by["kind"] == "user":
-                self._record(connection, started_by["by"], "run", run_id)
+                audit(connection, record.created_at, "run", run_id, {"params": sorted(given), "version": version}, by)
             self._database.announce(connection)
             started = self._started(connection, run_id, created=True)
         self._conductor.admit(workflow_id)
@@ -167,21 +170,21 @@ class Runs:
     def stop(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """End gently: what runs is told to end, the run ends as STOPPED and can be restarted. ``seen``, here and below: only
         while the run has this revision."""
-        return self._send(run_id, Stop(by or current_user()), "stop", seen)
+        return self._send(run_id, Stop(who(by)), "stop", seen)
 
     def kill(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """End at once, as FAILED."""
-        return self._send(run_id, Kill(by or current_user()), "kill", seen)
+        return self._send(run_id, Kill(who(by)), "kill", seen)
 
     def pause(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
-        return self._send(run_id, Pause(by or current_user()), "pause", seen)
+        return self._send(run_id, Pause(who(by)), "pause", seen)
 
     def resume(self, run_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
-        return self._send(run_id, Resume(by or current_user()), "resume", seen)
+        return self._send(run_id, Resume(who(by)), "resume", seen)
 
     def skip(self, run_id: str, step_id: str, by: str | None = None, *, seen: int | None = None) -> RunView:
         """Let the run go on as if the step had succeeded; a step that runs is ended first."""
-        return self._send(run_id, Skip(step_id, by or current_user()), "skip", seen, step=step_id)
+        return self._send(run_id, Skip(step_id, who(by)), "skip", seen, step=step_id)
 
     def restart(
         self,
@@ -199,7 +202,7 @@ class Runs:
         if step is not None and from_beginning:
             raise UsageError("from a step and from the beginning contradict each other")
         scope = RestartFrom.STEP if step else RestartFrom.BEGINNING if from_beginning else RestartFrom.INCOMPLETE
-        event = Restart(by or current_user(), scope, step)
+        event = Restart(who(by), scope, step)
         root = self._must_exist(run_id)
         if root.parent_id is not None and root.root_id != root.id:
             raise UsageError(
@@ -211,7 +214,7 @@ class Runs:
             refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
-            self._record(connection, event.by, "restart", run_id, **{key: told for key, told in asked.items() if told})
+            audit(connection, time.time(), "restart", run_id, asked, by)
             if version is None and not params and not texts:
                 return None
             number = record.version
@@ -244,7 +247,7 @@ class Runs:
                 raise NotFoundError(f"there is no workflow {workflow_id!r}", hint="icefloe workflows")
             last = runs.latest(connection, workflow_id, ended=True)
             stored.unblock(connection, workflow_id, last.seq or 0 if last else 0)
-            self._record(connection, by or current_user(), "unblock", workflow_id)
+            audit(connection, time.time(), "unblock", workflow_id, {}, by)
             self._database.announce(connection)
         self._conductor.admit(workflow_id)
 
@@ -255,14 +258,10 @@ class Runs:
 
         def also(connection: Connection) -> None:
             refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
-            self._record(connection, event.by, verb, run_id, **details)
+            audit(connection, time.time(), verb, run_id, details, event.by)
 
         self._conductor.apply(run_id, event, also=also)
         return self.show(run_id)
-
-    @staticmethod
-    def _record(connection: Connection, who: str, verb: str, subject: str, **details: Any) -> None:
-        audits.add(connection, AuditRecord(time.time(), who, verb, subject, details))
 
     def _must_exist(self, run_id: str) -> RunRecord:
         with self._database.read() as connection:

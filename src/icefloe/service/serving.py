@@ -23,6 +23,8 @@ class Service:
         self.scheduler: Scheduler = make_scheduler(client.config, client.database, client.runs)
         self.janitor = Janitor(client.config, client.database)
         self._failure: list[BaseException] = []
+        self.schedules = self.works = False
+        """Whether the scheduler's and the worker's loops run."""
 
     def run(self) -> None:
         """Until :meth:`stop`. Raises what ended it otherwise."""
@@ -30,8 +32,10 @@ class Service:
         thread.start()
         self.janitor.start()
         try:
+            self.works = True
             self.worker.run()
         finally:
+            self.works = False
             self.janitor.stop()
             self.scheduler.stop()
             thread.join()
@@ -45,8 +49,11 @@ class Service:
 
     def _schedule(self) -> None:
         try:
+            self.schedules = True
             self.scheduler.run()
         except BaseException as error:
             # A service without a scheduler would look alive and start nothing.
             self._failure.append(error)
             self.worker.stop()
+        finally:
+            self.schedules = False

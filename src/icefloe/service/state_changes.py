@@ -1,6 +1,6 @@
 """What has changed in the state database since somebody looked, as topics.
 
-A topic is ``runs``, ``run:ID``, ``workflow:ID``, ``workflows``, ``incidents``, ``consumers``, ``signals``, ``system`` or ``janitor``; ``all``
+A topic is ``runs``, ``run:ID``, ``workflow:ID``, ``workflows``, ``incidents``, ``consumers``, ``signals``, ``audits``, ``system`` or ``janitor``; ``all``
 stands for every one. A :class:`Position` is how far somebody has read: whoever comes back with it hears what was missed.
 """
 
@@ -152,6 +152,7 @@ _MARKS = {
     "workflows": _values(
         sa.func.max(workflows.c.updated_at), sa.func.sum(workflows.c.paused), sa.func.sum(workflows.c.active)
     ),
+    "audits": _values(sa.func.max(audits.c.seq)),
     "system": sa.select(
         sa.func.count(), sa.func.max(workers.c.started_at), sa.func.sum(sa.case((workers.c.status == "DRAINING", 1)))
     ).where(_IS_THERE),

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from icefloe.acting import who
 from icefloe.config import Config
 from icefloe.errors import NotFoundError
-from icefloe.service.workflows import current_user
+from icefloe.service.auditing import audit
 from icefloe.store import definitions, incidents, signals, triggers, workers
 from icefloe.store.database import Database
 from icefloe.store.incidents import IncidentRecord
@@ -97,7 +98,7 @@ class Triggers:
         self, name: str, params: Mapping[str, Any], *, signal_id: str | None = None, by: str | None = None
     ) -> tuple[str, bool]:
         """Publish a signal. The same id twice is one signal. Returns its id, and whether it is new."""
-        publisher = by or current_user()
+        publisher = who(by)
         checked_name(name, "a signal's name")
         values = checked_params(params)
         if signal_id is not None:
@@ -108,6 +109,8 @@ class Triggers:
             new = signals.publish(
                 connection, signal_id=chosen, name=name, params=values, publisher=publisher, now=self._clock()
             )
+            if new:
+                audit(connection, self._clock(), "signal", name, {"id": chosen}, by)
             self._database.announce(connection, "signal")
         return chosen, new
 
@@ -123,10 +126,14 @@ class Triggers:
     ) -> tuple[WatermarkRecord, bool]:
         """Say how far a table is complete. Goes forward only, unless ``back``. Returns what holds, and whether it moved."""
         source = canonical(table, self._config.catalog.name)
-        record = WatermarkRecord(source, matching.moment(valid_through), by or current_user(), self._clock())
+        record = WatermarkRecord(source, matching.moment(valid_through), who(by), self._clock())
         with self._database.write() as connection:
             moved = signals.raise_watermark(connection, record, back=back)
             held = signals.watermark(connection, source)
+            if moved:
+                audit(
+                    connection, self._clock(), "watermark", source, {"through": record.valid_through, "back": back}, by
+                )
             self._database.announce(connection, "watermark")
         assert held is not None
         return held, moved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,27 +9,21 @@ from shlex import quote
 
 from sqlalchemy.engine import Connection
 
-from icefloe import suppressed
+from icefloe.acting import who
 from icefloe.config import Config
 from icefloe.credentials import refuse
 from icefloe.engine.definitions import Definition, Definitions
 from icefloe.errors import NotFoundError, UsageError
+from icefloe.service.auditing import audit
 from icefloe.service.preconditions import refuse_if_changed
 from icefloe.service.views import Pushed, WorkflowView, state_of_workflow
-from icefloe.store import audits, captures, definitions, runs, triggers
-from icefloe.store.audits import AuditRecord
+from icefloe.store import captures, definitions, runs, triggers
 from icefloe.store.database import Database
 from icefloe.store.definitions import VersionRecord, WorkflowRecord
 from icefloe.workflow.consumers import consumers_of
 from icefloe.workflow.model import IncrementalTrigger, Workflow
 from icefloe.workflow.serialization import canonical
 from icefloe.workflow.versions import Packed
-
-
-def current_user() -> str:
-    with suppressed.errors("current_user", KeyError, ImportError, OSError):
-        return getpass.getuser()
-    return "unknown"
 
 
 class ConsumerDroppedError(UsageError):
@@ -85,9 +78,10 @@ class Workflows:
             text = canonical(packed.version.to_dict())
             definitions.add_version(
                 connection,
-                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, by or current_user()),
+                VersionRecord(workflow.id, version, fingerprint, text, source, source_name, now, who(by)),
             )
             definitions.forgive(connection, workflow.id)  # what failed may have been mended
+            audit(connection, now, "push", workflow.id, {"version": version, "source": source_name}, by)
             self._database.announce(connection, "push")
             return Pushed(workflow.id, version, True, warnings)
 
@@ -151,7 +145,7 @@ class Workflows:
             definitions.set_paused(connection, workflow_id, paused)
             if not paused:
                 definitions.forgive(connection, workflow_id)
-            self._record(connection, "pause" if paused else "resume", workflow_id, by)
+            audit(connection, self._clock(), "pause" if paused else "resume", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
 
     def set_active(self, workflow_id: str, active: bool, *, by: str | None = None, seen: str | None = None) -> None:
@@ -167,11 +161,8 @@ class Workflows:
             if active:
                 definitions.forgive(connection, workflow_id)
                 definitions.touch(connection, workflow_id, self._clock())
-            self._record(connection, "activate" if active else "deactivate", workflow_id, by)
+            audit(connection, self._clock(), "activate" if active else "deactivate", workflow_id, {}, by)
             self._database.announce(connection, "workflow")
-
-    def _record(self, connection: Connection, verb: str, workflow_id: str, by: str | None) -> None:
-        audits.add(connection, AuditRecord(self._clock(), by or current_user(), verb, workflow_id, {}))
 
     def _view(self, connection: Connection, workflow_id: str) -> WorkflowView:
         record = definitions.load(connection, workflow_id)

@@ -1,4 +1,4 @@
-"""What people did by hand to consumers and captures: who, when, what, why. Only ever added to."""
+"""What people did: who, when, through what, to what, and why. Only ever added to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from sqlalchemy.engine import Connection
 
 from icefloe.store.tables import audits
 
+CONSUMER_VERBS = ("rewind", "fast-forward", "remove", "rename", "abandon")
+"""What is done to consumers: their newest record stays, however old."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """``subject`` is the consumer; ``details`` say what was moved from where to where, and why."""
+    """``subject`` is the consumer, run, workflow or whatever else it was done to; ``details`` say ``via`` what, and more by the verb.
+    ``seq`` None: not stored yet."""
 
     at: float
     who: str
@@ -34,12 +38,19 @@ def add(connection: Connection, record: AuditRecord) -> None:
 
 
 def listing(
-    connection: Connection, *, subject: str | None = None, most: int = 50, before: int | None = None
+    connection: Connection,
+    *,
+    subject: str | None = None,
+    who: str | None = None,
+    before: int | None = None,
+    most: int = 50,
 ) -> list[AuditRecord]:
-    """The newest first; ``before``: older than this ``seq``."""
+    """The newest first; ``before``: those with a lower ``seq``."""
     query = sa.select(audits).order_by(audits.c.seq.desc()).limit(most)
     if before is not None:
         query = query.where(audits.c.seq < before)
+    if who is not None:
+        query = query.where(audits.c.who == who)
     if subject is not None:
         query = query.where(audits.c.subject == subject)
     return [_record(row) for row in connection.execute(query)]
@@ -52,4 +63,4 @@ def last(connection: Connection, *, subject: str, verb: str) -> AuditRecord | No
 
 
 def _record(row: sa.Row[Any]) -> AuditRecord:
-    return AuditRecord(row.at, row.who, row.verb, row.subject, json.loads(row.details), row.seq)
+    return AuditRecord(row.at, row.who, row.verb, row.subject, json.loads(row.details), int(row.seq))

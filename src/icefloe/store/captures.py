@@ -133,24 +133,24 @@ def open_capture(connection: Connection, name: str) -> CaptureRecord | None:
     """The one open capture of a consumer, if there is one."""
     query = sa.select(captures).where(captures.c.consumer == name, captures.c.state.in_(OPEN_STATES))
     row = connection.execute(query).first()
-    return None if row is None else _capture(row)
+    return None if row is None else capture_of(row)
 
 
 def capture(connection: Connection, capture_id: str) -> CaptureRecord | None:
     row = connection.execute(sa.select(captures).where(captures.c.id == capture_id)).first()
-    return None if row is None else _capture(row)
+    return None if row is None else capture_of(row)
 
 
 def captures_of_run(connection: Connection, run_id: str, step_path: str) -> list[CaptureRecord]:
     """What a step of a run has captured, newest last."""
     query = sa.select(captures).where(captures.c.run_id == run_id, captures.c.step_path == step_path)
-    return [_capture(row) for row in connection.execute(query.order_by(captures.c.created_at))]
+    return [capture_of(row) for row in connection.execute(query.order_by(captures.c.created_at))]
 
 
 def held_by_run(connection: Connection, run_id: str) -> list[CaptureRecord]:
     """The built, open captures that a run owns."""
     query = sa.select(captures).where(captures.c.run_id == run_id, captures.c.state == "built")
-    return [_capture(row) for row in connection.execute(query.order_by(captures.c.id))]
+    return [capture_of(row) for row in connection.execute(query.order_by(captures.c.id))]
 
 
 def recent_captures(
@@ -169,7 +169,7 @@ def recent_captures(
         query = query.where(sa.tuple_(captures.c.created_at, captures.c.id) < sa.tuple_(*map(sa.literal, before)))
     if state is not None:
         query = query.where(captures.c.state == state)
-    return [_capture(row) for row in connection.execute(query)]
+    return [capture_of(row) for row in connection.execute(query)]
 
 
 def last_committed(connection: Connection, consumer_name: str) -> CaptureRecord | None:
@@ -177,7 +177,7 @@ def last_committed(connection: Connection, consumer_name: str) -> CaptureRecord 
     row = connection.execute(
         query.order_by(captures.c.ended_at.desc(), captures.c.base_version.desc()).limit(1)
     ).first()
-    return None if row is None else _capture(row)
+    return None if row is None else capture_of(row)
 
 
 def unsettled(connection: Connection, consumer_names: Collection[str] | None = None) -> list[CaptureRecord]:
@@ -187,7 +187,7 @@ def unsettled(connection: Connection, consumer_names: Collection[str] | None = N
     )
     if consumer_names is not None:
         query = query.where(captures.c.consumer.in_(sorted(consumer_names)))
-    return [_capture(row) for row in connection.execute(query)]
+    return [capture_of(row) for row in connection.execute(query)]
 
 
 def to_release(
@@ -197,7 +197,7 @@ def to_release(
     query = sa.select(captures).where(captures.c.release_at.is_not(None), captures.c.release_at <= now)
     if consumer_names is not None:
         query = query.where(captures.c.consumer.in_(sorted(consumer_names)))
-    return [_capture(row) for row in connection.execute(query.order_by(captures.c.release_at).limit(most))]
+    return [capture_of(row) for row in connection.execute(query.order_by(captures.c.release_at).limit(most))]
 
 
 def count_to_release(connection: Connection, now: float) -> int:
@@ -219,7 +219,7 @@ def of_consumer(connection: Connection, name: str, capture_ids: Collection[str])
         .outerjoin(runs, sa.and_(runs.c.id == captures.c.run_id, active))
         .where(captures.c.consumer == name, captures.c.id.in_(sorted(capture_ids)))
     )
-    return [(_capture(row), bool(row.under_way)) for row in connection.execute(query)]
+    return [(capture_of(row), bool(row.under_way)) for row in connection.execute(query)]
 
 
 def add_capture(connection: Connection, record: CaptureRecord) -> None:
@@ -326,7 +326,7 @@ def open_captures(connection: Connection) -> dict[str, CaptureRecord]:
     """By consumer: each has one at most."""
     # Literally the predicate of the partial index.
     query = sa.select(captures).where(sa.text("captures.state IN ('planned', 'pinned', 'built')"))
-    return {row.consumer: _capture(row) for row in connection.execute(query)}
+    return {row.consumer: capture_of(row) for row in connection.execute(query)}
 
 
 def consumers_of_workflow(connection: Connection, workflow_id: str) -> list[ConsumerRecord]:
@@ -350,7 +350,7 @@ def remove_checkpoint(connection: Connection, name: str, source: str) -> None:
     connection.execute(sa.delete(checkpoints).where(checkpoints.c.consumer == name, checkpoints.c.source == source))
 
 
-def _capture(row: sa.Row[Any]) -> CaptureRecord:
+def capture_of(row: sa.Row[Any]) -> CaptureRecord:
     values: dict[str, Any] = {name: row._mapping[name] for name in _FIELDS}
     read = {"sources": json.loads(values["sources"]), "released": bool(values["released"])}
     return CaptureRecord(**{**values, **read, "settled": bool(values["settled"])})

@@ -137,6 +137,14 @@ class Database:
         finally:
             connection.close()
 
+    def server_facts(self) -> tuple[str, int]:
+        """PostgreSQL: its version, and how large this database is."""
+        with self.read() as connection:
+            row = connection.execute(
+                sa.text("SELECT current_setting('server_version'), pg_database_size(current_database())")
+            ).one()
+        return str(row[0]).partition(" ")[0], int(row[1])
+
     def close(self) -> None:
         self._engine.dispose()
 

@@ -30,6 +30,7 @@ from sqlalchemy.engine import Connection
 
 from icefloe.faults import fault
 from icefloe.store import savings as ledger
+from icefloe.store.audits import CONSUMER_VERBS
 from icefloe.store.database import insert_if_absent
 from icefloe.store.tables import (
     attempts,
@@ -425,10 +426,10 @@ def _past_audits(_: Connection, limits: Limits, __: bool) -> sa.ColumnElement[bo
     newer = audits.alias()
     later = sa.and_(newer.c.subject == audits.c.subject, newer.c.seq > audits.c.seq)
     renamed_later = sa.exists().where(later, newer.c.verb == "rename")
+    passed = sa.and_(sa.exists().where(later), sa.or_(audits.c.verb != "rename", renamed_later))
     return sa.and_(
         audits.c.at < limits.before["audits"],
-        sa.exists().where(later),
-        sa.or_(audits.c.verb != "rename", renamed_later),
+        sa.or_(audits.c.verb.not_in(CONSUMER_VERBS), passed),
     )
 
 

@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ from icefloe.triggers.alerts import Alerts
 from icefloe.triggers.clocks import AgeTracker, Clock
 from icefloe.triggers.cycles import ParsedDefinition, targets_of
 from icefloe.triggers.judgement import Judgement, SignalReader, first_state, judge
+from icefloe.triggers.lags import GoalState, Lag, goal_state, lags
 from icefloe.triggers.messages import Check, Messenger
 from icefloe.triggers.pending_changes import PendingChanges
 from icefloe.triggers.plans import ArmedTrigger, TriggerPlan
@@ -94,6 +96,8 @@ class Scheduler:
         self._last_event = -1
         self._consumers: dict[str, int] = {}
         self._shown = float("-inf")
+        self.looked_at: float | None = None
+        """When the last look ended, on this process's monotonic clock."""
         self._started_at = self._clock.wall()
         self._wake = threading.Event()
         self._news = False
@@ -125,6 +129,7 @@ class Scheduler:
             while not self._stopping:
                 try:
                     pause = self.look()
+                    self.looked_at = time.monotonic()
                 except UnreachableError as error:
                     LOG.warning("%s", error)
                     pause = 1.0
@@ -182,7 +187,7 @@ class Scheduler:
                     raise
                 except IcefloeError as error:
                     # This workflow alone: it is looked at again at the next tick, and the others go on.
-                    LOG.warning("workflow %s: %s", entry.record.id, error)
+                    LOG.warning("workflow %s: %s", entry.record.id, error, extra={"workflow": entry.record.id})
                     entry.due, entry.stale = now + self._settings.tick_seconds, False
         self.tables.ask(self._questions())
         if news:
@@ -194,6 +199,21 @@ class Scheduler:
         """What the last look came to, by trigger."""
         entry = self._entries.get(workflow_id)
         return dict(entry.judgements) if entry else {}
+
+    def lags(self) -> list[Lag]:
+        """How far consumers are behind, by the last look at their tables: as old as the tick at most, and free. From any thread."""
+        now = self._clock.wall()
+        found = [lag for snapshot in self._snapshots() for lag in lags(snapshot, self.tables.answer, now)]
+        return list({(lag.consumer, lag.table): lag for lag in reversed(found)}.values())
+
+    def goals(self) -> list[GoalState]:
+        """How far workflows with a goal are behind, likewise."""
+        now = self._clock.wall()
+        found = (goal_state(snapshot, self.tables.answer, now) for snapshot in self._snapshots())
+        return [goal for goal in found if goal is not None]
+
+    def _snapshots(self) -> list[WorkflowSnapshot]:
+        return [entry.snapshot for entry in list(self._entries.values()) if entry.snapshot is not None]
 
     def _show_up(self) -> None:
         now = self._clock.monotonic()
@@ -355,13 +375,24 @@ class Scheduler:
                 raise
             except IcefloeError as error:
                 # The run itself cannot be made: a parameter without a value, say. The occasion is over, and people are told.
-                LOG.warning("workflow %s could not be started for %s: %s", entry.record.id, occasion.name, error)
+                LOG.warning(
+                    "workflow %s could not be started for %s: %s",
+                    entry.record.id,
+                    occasion.name,
+                    error,
+                    extra={"workflow": entry.record.id},
+                )
                 self._pass_over(row, occasion, str(error))
                 return
             fault("scheduler.after_start")
             if run_id is None:
                 return
-            LOG.info("run %s started for %s", run_id, occasion.name)
+            LOG.info(
+                "run %s started for %s",
+                run_id,
+                occasion.name,
+                extra={"run_id": run_id, "workflow": entry.record.id},
+            )
             with self._database.read() as connection:
                 latest = triggers.load(connection, row.workflow_id, row.name)
             if latest is None or latest.state != occasion.state:

@@ -70,7 +70,7 @@ def _box(step: GraphStep, point: Point, in_focus: bool) -> Markup:
             marks.text(x + 9, y + 33, f"{state}{step.detail}", "faint small", limit=30),
         )
     )
-    marked = Markup(" data-focus") if in_focus else Markup("")
+    marked = Markup(' data-focus="1"') if in_focus else Markup("")
     group = Markup("<g{}>{}</g>").format(marked, inside)
     return marks.link(step.target, group, told) if step.target else group
 

@@ -29,9 +29,10 @@ def draw(outcomes: Sequence[Outcome], label: str) -> Markup:
         height = {"bad": HEIGHT, "good": HEIGHT * 0.62, "busy": HEIGHT * 0.4}.get(tone, HEIGHT * 0.3)
         top = HEIGHT - height
         told = f"{outcome.run_id}: {marks.words(outcome.status)} {outcome.words}"
-        mark = Markup("<g>{}{}</g>").format(marks.title(told), marks.rect(x, top, WIDTH, height, tone))
+        mark = marks.rect(x, top, WIDTH, height, tone, marks.title(told))
         if tone == "bad":
-            mark += marks.line(x + 1, 4, x + WIDTH - 1, 10, "cross") + marks.line(x + WIDTH - 1, 4, x + 1, 10, "cross")
+            cross = '<path d="M{0:.0f} 4L{1:.0f} 10M{1:.0f} 4L{0:.0f} 10" class="cross"/>'
+            mark += Markup(cross).format(x + 1, x + WIDTH - 1)
         parts.append(marks.link(outcome.target, mark, told))
     width = max(len(outcomes) * (WIDTH + GAP), WIDTH)
     return marks.drawing(width, HEIGHT, label, marks.joined(parts), "strip")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icefloe.server.pages import captures, consumers, home, lineage, login, runs, savings, tables, workflows
+from icefloe.server.pages import captures, consumers, home, lineage, login, runs, savings, system, tables, workflows
 
 ROUTERS = (
     login.router,
@@ -14,4 +14,5 @@ ROUTERS = (
     captures.router,
     lineage.router,
     savings.router,
+    system.router,
 )

@@ -34,6 +34,7 @@ from icefloe.workflow.model import Workflow
 
 router = APIRouter(prefix="/workflows")
 MOST_SHOWN = 500
+LIST_OUTCOMES = 14
 GRID_RUNS = 30
 SCATTER_RUNS = 200
 _DONE = {
@@ -49,7 +50,7 @@ _DONE = {
 def workflows(
     request: Request, project: Project, _actor: CurrentActor, text: str = "", owner: str = "", state: str = ""
 ) -> HTMLResponse:
-    overviews = project.overviews.all()
+    overviews = project.overviews.all(outcomes=LIST_OUTCOMES)
     owners = sorted({overview.owner for overview in overviews if overview.owner})
     chosen = [overview for overview in overviews if _matches(overview, text, owner, state)]
     counts = {each: sum(overview.state == each for overview in overviews) for each in STATES}

@@ -18,6 +18,7 @@ from icefloe.server.routes import (
     runs,
     savings,
     signals,
+    system,
     tables,
     watermarks,
     workers,
@@ -41,6 +42,7 @@ ROUTERS = (
     savings.router,
     audit.router,
     workers.router,
+    system.router,
     changes.router,
 )
 """Those with longer paths first, where a shorter one would take them: ``/tables/NAME/changes`` before ``/tables/NAME``."""

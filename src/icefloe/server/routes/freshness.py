@@ -14,6 +14,6 @@ router = APIRouter(prefix="/freshness", tags=["tables"])
 
 
 @router.get("")
-def listing(project: Project, _actor: CurrentActor) -> dict[str, list[dict[str, Any]]]:
+def list_freshness(project: Project, _actor: CurrentActor) -> dict[str, list[dict[str, Any]]]:
     """Those that are late first."""
     return {"tables": [one.to_dict() for one in freshness(project)]}

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/lineage", tags=["lineage"])
 
 
 @router.get("")
-def lineage(
+def get_lineage(
     project: Project,
     _actor: CurrentActor,
     table: Annotated[str | None, Query(max_length=1000)] = None,

@@ -14,7 +14,7 @@ router = APIRouter(tags=["tables"])
 
 
 @router.get("/tables")
-def listing(
+def list_tables(
     project: Project,
     _actor: CurrentActor,
     search: Annotated[str, Query(max_length=200)] = "",
@@ -26,12 +26,12 @@ def listing(
 
 
 @router.get("/tables/{name:path}")
-def show(project: Project, _actor: CurrentActor, name: str) -> dict[str, Any]:
+def get_table(project: Project, _actor: CurrentActor, name: str) -> dict[str, Any]:
     """One table: its snapshots, schema, references, and who reads it and how far behind they are."""
     return tables.show(project, name).to_dict()
 
 
 @router.get("/lateness/{name:path}")
-def lateness(project: Project, _actor: CurrentActor, name: str) -> dict[str, Any]:
+def get_lateness(project: Project, _actor: CurrentActor, name: str) -> dict[str, Any]:
     """How late a table's rows arrive, from the metadata of its newest appends; and which lookback would have been needed."""
     return table_lateness.lateness(project, name).to_dict()

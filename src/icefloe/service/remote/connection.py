@@ -75,17 +75,17 @@ class Connection:
     def get(self, path: str, **query: Any) -> Any:
         """``query``: what is None is left out."""
         params = {name: _text(told) for name, told in query.items() if told is not None}
-        return self._answer("GET", path, params=params).json()
+        return self._answer("GET", path, params=params)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, *, seen: object | None = None) -> Any:
         """``seen``: the state to which the change is made, or none is."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         if seen is not None:
             headers["If-Match"] = f'"{seen}"'
-        return self._answer("POST", path, json=body, headers=headers).json()
+        return self._answer("POST", path, json=body, headers=headers)
 
     def delete(self, path: str) -> Any:
-        return self._answer("DELETE", path).json()
+        return self._answer("DELETE", path)
 
     def pages(self, path: str, noun: str, most: int | None, **query: Any) -> Iterator[Any]:
         """The items of a listing, page by page, ``most`` at most."""
@@ -98,7 +98,7 @@ class Connection:
                 return
             left = None if left is None else left - len(page[noun])
 
-    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _answer(self, method: str, path: str, **options: Any) -> Any:
         pause = PAUSE_SECONDS
         for last in (*(False,) * (TRIES - 1), True):
             try:
@@ -113,7 +113,7 @@ class Connection:
                 again = method != "DELETE" or isinstance(error, httpx.ConnectError)
             else:
                 if answer.is_success:
-                    return answer
+                    return self._document(answer)
                 failure = self._error(answer)
                 again = answer.status_code in (429, 502, 503, 504) or failure.code == "server.key-in-use"
             if last or not again:
@@ -121,6 +121,16 @@ class Connection:
             time.sleep(pause)
             pause *= 2
         raise AssertionError("the last try returns or raises")
+
+    def _document(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError:
+            raise NotIcefloeError(
+                "it answered with something that is not JSON",
+                where=self.address,
+                hint="is this the address that icefloe serve has printed?",
+            ) from None
 
     def _error(self, answer: httpx.Response) -> IcefloeError:
         try:
@@ -158,7 +168,9 @@ def _classes() -> dict[str, type[IcefloeError]]:
     waiting = [IcefloeError]
     while waiting:
         kind = waiting.pop(0)
-        if kind.__module__.startswith("icefloe.") and "code" in kind.__dict__:
+        # The server's own are not known where only the client is: they become the nearest kind.
+        ours = kind.__module__.startswith("icefloe.") and not kind.__module__.startswith("icefloe.server.")
+        if ours and "code" in kind.__dict__:
             found.setdefault(kind.code, kind)
         waiting += kind.__subclasses__()
     return found
