@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from icefloe.lake.pins import checkpoint_tag
 from icefloe.server.listening import Listener
 from icefloe.service.access import Access, Role
-from icefloe.store import savings
+from icefloe.store import captures, savings
 from icefloe.store.savings import SavingsRecord
 from tests.contract.capture.conftest import Bench
 from tests.contract.capture.test_micro_batches import CONSUMER, copy
@@ -272,9 +272,21 @@ def test_lineage_is_drawn_around_a_table_as_far_as_asked(bench: Bench, viewer: h
     assert "more beyond" in words(shown)
 
 
-def test_what_has_happened_is_lineage_too(read: Bench, viewer: httpx.Client) -> None:
+def test_what_was_published_in_fact_is_lineage_too(read: Bench, viewer: httpx.Client) -> None:
+    with read.project.client.database.write() as connection:
+        captures.publish(
+            connection,
+            capture_id=read.captures(CONSUMER)[0].id,
+            step_path="use",
+            iteration=None,
+            target="db.out",
+            snapshot_id=1,
+            now=1.0,
+        )
     edges = viewer.get("/api/v1/lineage").json()["edges"]
     assert {"source": "table:db.events", "target": "workflow:copy", "by": "definition"} in edges
+    assert {"source": "workflow:copy", "target": "table:db.out", "by": "record"} in edges
+    assert "/workflows/copy" in page(viewer, "/lineage", table="db.out")
 
 
 def test_freshness_is_late_first(bench: Bench, viewer: httpx.Client) -> None:

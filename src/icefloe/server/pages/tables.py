@@ -47,7 +47,7 @@ def listing(
 def _urgency(one: TableSummary) -> tuple[bool, bool, bool, str]:
     """Late ones first, then those that cannot be read; those that are not there come last."""
     late = one.goal is not None and one.goal.state == "late"
-    return one.missing, not late, one.problem is None, one.table
+    return not late, one.missing, one.problem is None, one.table
 
 
 @router.get("/{name:path}")
