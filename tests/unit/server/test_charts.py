@@ -23,7 +23,8 @@ STATUSES = ("SUCCEEDED", "FAILED", "RUNNING", "PAUSED", "SKIPPED", "STOPPED", "C
 def parsed(drawn: str) -> ElementTree.Element:
     """The drawing as XML; without anything that the pages' policy forbids or a reader could be fooled by."""
     root = ElementTree.fromstring(drawn)
-    assert root.tag == f"{SVG}svg" and root.get("role") == "img" and root.get("aria-label")
+    assert root.tag == f"{SVG}svg" and root.get("aria-label")
+    assert root.get("role") == ("group" if root.find(f".//{SVG}a") is not None else "img")
     for element in root.iter():
         assert element.tag != f"{SVG}script"
         assert not [name for name in element.attrib if name == "style" or name.startswith("on")]

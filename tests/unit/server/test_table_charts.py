@@ -21,7 +21,8 @@ def parsed(drawing: Markup) -> ElementTree.Element:
     """As XML, with what every drawing must have."""
     root = ElementTree.fromstring(str(drawing))
     assert root.tag == f"{SVG}svg"
-    assert root.get("role") == "img"
+    has_links = any(element.tag.endswith("}a") for element in root.iter())
+    assert root.get("role") == ("group" if has_links else "img")
     assert root.get("aria-label")
     assert not any("style" in element.attrib for element in root.iter())
     assert not list(root.iter(f"{SVG}script"))
