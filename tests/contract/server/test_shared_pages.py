@@ -39,7 +39,10 @@ def test_a_page_is_made_once_for_all_who_ask_at_once_and_never_older_than_asked(
     listener.start(on_failure=lambda: None)
     access = Access(project.client.database)
     try:
-        sessions = [access.open_session(Actor(f"person {number}", Role.operator))[0] for number in range(20)]
+        sessions = [
+            access.open_session(Actor(f"person {number}", Role.operator), by_means_of="token")[0]
+            for number in range(20)
+        ]
 
         def ask(secret: str) -> str:
             cookies = {session_cookie(project.config): secret}
@@ -66,7 +69,7 @@ def test_roles_do_not_share_a_page(project: Project) -> None:
     try:
         forms = {}
         for role in (Role.operator, Role.viewer):
-            secret, _ = access.open_session(Actor(role.value, role))
+            secret, _ = access.open_session(Actor(role.value, role), by_means_of="token")
             cookies = {session_cookie(project.config): secret}
             page = httpx.get(
                 f"{listener.address}/workflows/hello", headers={"X-Live": "x"}, cookies=cookies, timeout=30
