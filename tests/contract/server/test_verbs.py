@@ -1,4 +1,4 @@
-"""Every verb of the command line is in REST, or here with the reason why not."""
+"""Every verb of the command line is in REST and on a page, or here with the reason why not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from icefloe.cli.clients import FILES_ONLY, HERE_ONLY
 from icefloe.cli.main import app, load_areas
+from icefloe.server import pages
 from icefloe.server.repeated import WITHOUT_KEYS
 
 IN_REST: dict[str, tuple[str, ...]] = {
@@ -69,6 +70,61 @@ NOT_IN_REST = {
     "tokens link": "who can type it is on the server's machine, and that is what the link vouches for",
 }
 """Verb -> why."""
+ON_PAGES: dict[str, tuple[str, ...]] = {
+    "activate": ("POST /workflows/{workflow_id}/{verb}",),
+    "captures": ("GET /consumers",),
+    "captures abandon": ("GET /consumers/preview", "POST /consumers/confirm"),
+    "captures show": ("GET /captures/{capture_id:path}",),
+    "changes": ("GET /tables/{name:path}",),
+    "consumers": ("GET /consumers",),
+    "consumers audit": ("GET /system",),
+    "consumers fast-forward": ("GET /consumers/preview", "POST /consumers/confirm"),
+    "consumers remove": ("GET /consumers/preview", "POST /consumers/confirm"),
+    "consumers rename": ("GET /consumers/preview", "POST /consumers/confirm"),
+    "consumers rewind": ("GET /consumers/preview", "POST /consumers/confirm"),
+    "consumers show": ("GET /consumers",),
+    "db prune": ("POST /system/janitor/prune",),
+    "deactivate": ("POST /workflows/{workflow_id}/{verb}",),
+    "diff": ("GET /workflows/{workflow_id}/definition",),
+    "explain": ("GET /workflows/{workflow_id}/explain",),
+    "graph": ("GET /workflows/{workflow_id}",),
+    "incidents": ("GET /",),
+    "kill": ("POST /runs/{run_id}/{verb}",),
+    "logs": ("GET /runs/{run_id}/log",),
+    "pause": ("POST /runs/{run_id}/{verb}", "POST /workflows/{workflow_id}/{verb}"),
+    "restart": ("POST /runs/{run_id}/restart",),
+    "resume": ("POST /runs/{run_id}/{verb}", "POST /workflows/{workflow_id}/{verb}"),
+    "run": ("GET /workflows/{workflow_id}/run", "POST /workflows/{workflow_id}/run"),
+    "runs": ("GET /runs",),
+    "savings": ("GET /savings",),
+    "show": ("GET /runs/{run_id:path}",),
+    "signal": ("POST /workflows/{workflow_id}/signal",),
+    "skip": ("POST /runs/{run_id}/skip",),
+    "spark status": ("GET /system",),
+    "spark stop": ("POST /system/spark/stop",),
+    "stop": ("POST /runs/{run_id}/{verb}",),
+    "tokens": ("GET /system",),
+    "tokens add": ("POST /system/tokens",),
+    "tokens revoke": ("POST /system/tokens/{name:path}/revoke",),
+    "unblock": ("POST /workflows/{workflow_id}/{verb}",),
+    "watermark": ("POST /workflows/{workflow_id}/watermark",),
+    "why": ("GET /workflows/{workflow_id}/why",),
+    "workers": ("GET /system",),
+    "workflows": ("GET /workflows",),
+}
+"""Verb -> where a person finds it."""
+NOT_ON_PAGES = {
+    **NOT_IN_REST,
+    "push": "definitions are files under version control: they come from where they are kept",
+    "validate": "it is about a file, before it is pushed",
+    "convert": "it is about a file",
+    "schema": "it is for editors",
+    "signals": "who waits for one sees it at the workflow; the whole list is for programs",
+    "change-tables clean": "the janitor does it",
+    "change-tables drop": "the janitor does it; by hand it is for who debugs",
+    "change-tables list": "a capture's page has its own",
+}
+"""Verb -> why a person would not look for it there."""
 
 
 def verbs() -> Iterator[str]:
@@ -99,6 +155,20 @@ def test_every_verb_is_in_rest_or_has_a_reason_not_to_be(rest: httpx.Client) -> 
     named = [operation for each in IN_REST.values() for operation in each]
     assert set(named) <= set(known), "an operation is gone: programs rely on its name"
     assert len(named) == len(set(named))
+
+
+def test_every_verb_is_on_a_page_or_has_a_reason_not_to_be() -> None:
+    known = {
+        f"{method} {route.path}"
+        for router in pages.ROUTERS
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+    }
+    for verb in verbs():
+        assert (verb in ON_PAGES) != (verb in NOT_ON_PAGES), verb
+    assert set(ON_PAGES) | set(NOT_ON_PAGES) == set(verbs()), "a verb is gone"
+    for verb, places in ON_PAGES.items():
+        assert set(places) <= known, (verb, set(places) - known)
 
 
 def test_what_looks_at_files_alone_is_in_rest_too() -> None:
