@@ -214,7 +214,7 @@ class Runs:
             refuse_if_changed(f"run {run_id}", runs.revision(connection, run_id), seen)
             asked: dict[str, Any] = {"step": step, "from_beginning": from_beginning, "version": version}
             asked["params"] = {**(params or {}), **(texts or {})}
-            audit(connection, time.time(), "restart", run_id, asked, by)
+            audit(connection, time.time(), "restart", run_id, {key: value for key, value in asked.items() if value}, by)
             if version is None and not params and not texts:
                 return None
             number = record.version
