@@ -49,6 +49,8 @@ PLAIN = {
     *("spark.master", "spark.driver_memory", "spark.java_home", "spark.extra_jars", "spark.environment"),
     *("steps.environment", "steps.secrets", "alerts.templates"),
     *("server.listen", "server.token_file", "server.certificate", "server.key"),
+    *("server.url", "server.hosts", "server.proxy_header", "server.proxy_role", "server.proxy_admins"),
+    *("server.trusted_proxies", "logs.format", "telemetry.otlp_endpoint"),
 }
 """Texts that are none: names, places, sizes. Keys and certificates are files."""
 
