@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from icefloe.errors import ConfigError
 
@@ -394,6 +403,36 @@ class TelemetrySettings(_Section):
         return value
 
 
+class OpenLineageSettings(_Section):
+    """Where ``icefloe serve`` sends OpenLineage events of runs and tables; off unless ``url`` or ``file`` is set."""
+
+    url: str | None = None
+    """Of a receiver; without a path, ``/api/v1/lineage`` is added."""
+    file: str | None = None
+    """Events are appended here, one JSON object a line."""
+    namespace: str | None = None
+    """Of jobs. None: the catalog's name."""
+    api_key: SecretStr | None = None
+    """Shown to the receiver as a bearer token; written as ``$ENV{NAME}``."""
+
+    @field_validator("url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://", "$ENV{")):
+            raise ValueError("must be an address such as http://localhost:5000")
+        return value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> OpenLineageSettings:
+        if self.url is not None and self.file is not None:
+            raise ValueError("events go to url or to file, not to both")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        return self.url is not None or self.file is not None
+
+
 class Config(_Section):
     """Everything Icefloe is told. ``root`` is the project's folder; ``home`` holds what Icefloe makes."""
 
@@ -410,6 +449,7 @@ class Config(_Section):
     keep: Keep = Field(default_factory=Keep)
     logs: LogSettings = Field(default_factory=LogSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    openlineage: OpenLineageSettings = Field(default_factory=OpenLineageSettings)
 
     @property
     def server_url(self) -> str | None:

@@ -41,6 +41,8 @@ SECRETS = {
     "alerts.channels": {"ops": "slack://{}/channel", "mail": "mailto://me:{}@mail.example"},
     "alerts.default": "json://hooks.example/{}",
     "server.token": "{}",
+    "openlineage.url": "http://me:{}@lineage.example",
+    "openlineage.api_key": "{}",
 }
 """Every way to put a secret into a setting of the configuration."""
 
@@ -50,7 +52,7 @@ PLAIN = {
     *("steps.environment", "steps.secrets", "alerts.templates"),
     *("server.listen", "server.token_file", "server.certificate", "server.key"),
     *("server.url", "server.hosts", "server.proxy_header", "server.proxy_role", "server.proxy_admins"),
-    *("server.trusted_proxies", "logs.format", "telemetry.otlp_endpoint"),
+    *("server.trusted_proxies", "logs.format", "telemetry.otlp_endpoint", "openlineage.file", "openlineage.namespace"),
 }
 """Texts that are none: names, places, sizes. Keys and certificates are files."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -95,6 +95,8 @@ FAMILIES = (
     Family("janitor_deleted_bytes", "counter", "Size of what the janitor has deleted.", ("kind",)),
     Family("janitor_errors", "counter", "Kinds that could not be deleted in a round.", ("kind",)),
     Family("suppressed_errors", "counter", "Errors that something has outlived, by process and place.", ("process", "place")),
+    Family("openlineage_events", "counter", "OpenLineage events that this server has sent, or that the receiver refused; entries of the record that were deleted before they were sent.", ("result",)),
+    Family("openlineage_behind", "gauge", "Entries of the record of events that are not looked at for OpenLineage yet. Missing where another server sends, or none does."),
     Family("activity_behind", "gauge", "Events that are not in the counters yet."),
 )  # fmt: skip
 
@@ -146,7 +148,8 @@ class Metrics:
                 now_there = counts.state_counts(connection, self._clock())
                 moves = activity.moves(connection, MOVES_AT_ONCE)
                 captures, prunings = activity.captures(connection), activity.prunings(connection)
-                values["activity_behind"] = _single(float(max(last_move(connection) - activity.last, 0)))
+                newest = last_move(connection)
+                values["activity_behind"] = _single(float(max(newest - activity.last, 0)))
             values["state_schema_version"] = _single(float(migrations.current(self._database)))
         except IcefloeError:
             return {**values, "state_up": _single(0.0)}
@@ -155,7 +158,7 @@ class Metrics:
         self._count_prunings(prunings)
         if now_there.janitor is not None:
             self._counters["janitor_rounds"].values[()] = float(now_there.janitor.rounds)
-        values |= self._of_state(now_there)
+        values |= self._of_state(now_there) | self._of_lineage(newest)
         values["suppressed_errors"] = self._suppressed(now_there)
         counted: dict[str, Values] = {
             **{name: dict(counter.values) for name, counter in self._counters.items() if name not in values},
@@ -257,6 +260,16 @@ class Metrics:
             values["scheduler_last_seen_timestamp_seconds"] = _single(max(one.seen_at for one in state.schedulers))
         if state.janitor is not None:
             values["janitor_last_seen_timestamp_seconds"] = _single(state.janitor.seen_at)
+        return values
+
+    def _of_lineage(self, newest: int) -> dict[str, Values]:
+        delivery = self._service.lineage if self._service is not None else None
+        if delivery is None:
+            return {}
+        counts: dict[Labels, float] = {(name,): float(number) for name, number in asdict(delivery.counts).items()}
+        values: dict[str, Values] = {"openlineage_events": counts}
+        if delivery.last is not None:
+            values["openlineage_behind"] = _single(float(max(newest - delivery.last, 0)))
         return values
 
     def _lag(self) -> dict[str, Values]:

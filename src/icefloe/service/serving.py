@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 
 from icefloe.engine.worker import Worker
+from icefloe.service import lineage_receivers
 from icefloe.service.client import Client
 from icefloe.service.janitor import Janitor
+from icefloe.service.lineage_delivery import LineageDelivery
 from icefloe.service.scheduling import make_scheduler
 from icefloe.service.tracing import Tracing, is_configured, otlp_exporter
 from icefloe.triggers.scheduler import Scheduler
@@ -26,6 +28,10 @@ class Service:
         self.tracing: Tracing | None = None
         if is_configured(client.config):
             self.tracing = Tracing(client.database, otlp_exporter(client.config))
+        self.lineage: LineageDelivery | None = None
+        receiver = lineage_receivers.configured(client.config)
+        if receiver is not None:
+            self.lineage = LineageDelivery(client.config, client.database, receiver)
         self._failure: list[BaseException] = []
         self.schedules = self.works = False
         """Whether the scheduler's and the worker's loops run."""
@@ -37,6 +43,8 @@ class Service:
         self.janitor.start()
         if self.tracing is not None:
             self.tracing.start()
+        if self.lineage is not None:
+            self.lineage.start()
         try:
             self.works = True
             self.worker.run()
@@ -47,6 +55,8 @@ class Service:
             thread.join()
             if self.tracing is not None:
                 self.tracing.stop()
+            if self.lineage is not None:
+                self.lineage.stop()
         if self._failure:
             raise self._failure[0]
 

@@ -1,11 +1,12 @@
 """What has happened, for who reports it elsewhere: moves of runs and steps, ended captures and prunings, each told once.
 
 :class:`Activity` reads on from where it was. It looks back a little every time: on PostgreSQL a transaction that took a lower number may
-commit after a higher one was seen.
+commit after a higher one was seen. Who must not lose its place keeps a :class:`Place` of its own, and asks :func:`moves_after`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -80,8 +81,8 @@ class Activity:
     """A place in the record of what has happened. Not for several threads at once."""
 
     def __init__(self, moves: int, prunings: int, captures: float) -> None:
-        self._moves = _Place(moves)
-        self._prunings = _Place(prunings)
+        self._moves = Place(moves)
+        self._prunings = Place(prunings)
         self._captures_until = captures
         self._captures_seen: dict[str, float] = {}
 
@@ -91,8 +92,7 @@ class Activity:
         moves, prunes = last_move(connection), connection.execute(sa.select(sa.func.max(prunings.c.seq))).scalar()
         until = float(connection.execute(sa.select(sa.func.max(captures.c.ended_at))).scalar() or 0.0)
         activity = cls(moves, int(prunes or 0), until)
-        recent = sa.select(events.c.seq).where(events.c.seq > moves - LOOK_BACK)
-        activity._moves.seen.update(connection.execute(recent).scalars())
+        activity._moves = Place.of_last_move(connection)
         activity.captures(connection)
         activity._prunings.seen.update(range(activity._prunings.last - LOOK_BACK, activity._prunings.last + 1))
         return activity
@@ -104,9 +104,7 @@ class Activity:
 
     def moves(self, connection: Connection, most: int) -> list[MoveRecord]:
         """What has happened to runs and steps since the last call, oldest first; the rest, if there is more, with the next."""
-        after = self._moves.last - LOOK_BACK
-        rows: Iterable[Any] = connection.execute(_MOVES, {"after": after, "most": most + LOOK_BACK})
-        return self._moves.new(MoveRecord(*row) for row in rows)
+        return self._moves.new(moves_after(connection, self._moves, most))
 
     def prunings(self, connection: Connection, most: int = 1000) -> list[PruningRecord]:
         """What the janitor has deleted since the last call."""
@@ -134,14 +132,41 @@ def last_move(connection: Connection) -> int:
     return int(connection.execute(sa.select(sa.func.max(events.c.seq))).scalar() or 0)
 
 
-class _Place:
+def moves_after(connection: Connection, place: Place, most: int) -> list[MoveRecord]:
+    """What has happened to runs and steps and is not behind the place yet, oldest first. The place stays where it is."""
+    rows: Iterable[Any] = connection.execute(_MOVES, {"after": place.last - LOOK_BACK, "most": most + LOOK_BACK})
+    return [MoveRecord(*row) for row in rows if row.seq not in place.seen][:most]
+
+
+class Place:
     """The last number, and which of those shortly below it were told."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, seen: Iterable[int] = ()) -> None:
         self.last = last
-        self.seen: set[int] = set()
+        self.seen: set[int] = set(seen)
+
+    @classmethod
+    def of_last_move(cls, connection: Connection) -> Place:
+        """Behind everything that has happened so far."""
+        last = last_move(connection)
+        return cls(last, connection.execute(sa.select(events.c.seq).where(events.c.seq > last - LOOK_BACK)).scalars())
+
+    @classmethod
+    def from_text(cls, text: str) -> Place:
+        kept = json.loads(text)
+        return cls(kept["last"], kept["seen"])
+
+    def to_text(self) -> str:
+        return json.dumps({"last": self.last, "seen": sorted(self.seen)})
+
+    def pass_by(self, seq: int) -> None:
+        """This one is told."""
+        self.last = max(self.last, seq)
+        self.seen.add(seq)
+        self.seen = {number for number in self.seen if number > self.last - LOOK_BACK}
 
     def new(self, rows: Iterable[Any]) -> list[Any]:
+        """Those that were not told yet; now they are."""
         fresh = [row for row in rows if row.seq not in self.seen]
         self.seen.update(row.seq for row in fresh)
         self.last = max((self.last, *(row.seq for row in fresh)))

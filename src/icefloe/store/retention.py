@@ -11,7 +11,7 @@ still need is never due, however old it is:
 - of audits the newest of a consumer, and its newest rename;
 - logins that are still valid. Answers kept by ``Idempotency-Key`` go after a day, finished or not.
 
-Checkpoints, watermarks, triggers' cursors, workflows with all their versions and logic versions are not kinds: they stay. What a deleted
+Checkpoints, watermarks, triggers' cursors, how far lineage was sent, workflows with all their versions and logic versions are not kinds: they stay. What a deleted
 run was started for stays longer than the run (``past_occasions``), so that nothing is started for it again, and what deleted lines of
 the savings ledger come to stays for ever (:mod:`icefloe.store.savings`).
 

@@ -403,3 +403,12 @@ idempotency_keys = _table(
     Column("body", LargeBinary),
     Column("made_at", Double),
 )
+
+deliveries = _table(
+    "deliveries",
+    Column("name", Text, primary_key=True),
+    Column("holder", Text),
+    Column("beat", BigInteger),
+    Column("place", Text),
+    Column("caught_up_at", Double),
+)

@@ -1,4 +1,5 @@
-"""Who may come in over HTTP: tokens, sessions of browsers, links that open one. Answers that are kept to be given again."""
+"""Who may come in over HTTP: tokens, sessions of browsers, links that open one. Answers that are kept to be given again. How far
+what has happened was told elsewhere."""
 
 UPGRADE = (
     """CREATE TABLE tokens (
@@ -17,6 +18,8 @@ UPGRADE = (
         actor TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, status INTEGER, headers TEXT, body {blob},
         made_at DOUBLE PRECISION NOT NULL, PRIMARY KEY (actor, name))""",
     "CREATE INDEX idempotency_keys_by_time ON idempotency_keys (made_at)",
+    """CREATE TABLE deliveries (
+        name TEXT PRIMARY KEY, holder TEXT, beat BIGINT NOT NULL, place TEXT NOT NULL, caught_up_at DOUBLE PRECISION NOT NULL)""",
     "CREATE INDEX captures_by_time ON captures (created_at, id)",
     # For listings, which leave iterations out. By another column than what workers ask by, who have indexes of their own.
     "CREATE INDEX runs_listed ON runs (seq) WHERE iteration IS NULL",
