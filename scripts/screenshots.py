@@ -64,14 +64,13 @@ def pages(address: str, headers: dict[str, str]) -> dict[str, str]:
     with httpx.Client(base_url=f"{address}/api/v1", headers=headers, timeout=SECONDS) as client:
         runs = client.get("/runs", params={"limit": 50}).raise_for_status().json()["runs"]
         captures = client.get("/captures", params={"limit": 1}).raise_for_status().json()["captures"]
-        consumers = client.get("/consumers").raise_for_status().json()["consumers"]
-    source = next((entry["table"] for entry in consumers), None)
+    run = next((capture["run_id"] for capture in captures), runs[0]["run_id"])
     shown = {
-        "home": "/", "workflows": "/workflows", "workflow": f"/workflows/{runs[0]['workflow_id']}",
-        "run": f"/runs/{runs[0]['run_id']}", "consumers": "/consumers", "lineage": "/lineage", "savings": "/savings",
-    }  # fmt: skip
-    if source:
-        shown["table"] = f"/tables/{source}"
+        "home": "/",
+        "workflow": f"/workflows/{run.rpartition('-')[0]}",
+        "run": f"/runs/{run}",
+        "lineage": "/lineage",
+    }
     if captures:
         shown["capture"] = f"/captures/{captures[0]['id']}"
     return shown

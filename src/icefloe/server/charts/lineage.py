@@ -96,7 +96,7 @@ def _box(box: LineageBox, point: Point) -> Markup:
     inside = marks.joined(
         (
             shape,
-            marks.text(x + 14, y + 19, f"{sign} {_ending(box.name, 23)}", "strong"),
+            marks.text(x + 14, y + 19, f"{sign} {_ending(box.name, 21)}", "strong"),
             marks.text(x + 14, y + 36, box.detail, "faint small", limit=30),
         )
     )
